@@ -1,0 +1,44 @@
+"""Generalized Similarity Functions for offline reinforcement learning, and offline Procgen.
+
+Names load on first use, so that reports need no torch and training on imported data no Procgen.
+"""
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "make_env": "gsf.envs",
+    "Recording": "gsf.recording",
+    "Dataset": "gsf.dataset",
+    "train": "gsf.train",
+    "evaluate": "gsf.evaluate",
+    "load_agent": "gsf.agent",
+}
+__all__ = ["Dataset", "Recording", "evaluate", "load_agent", "make_env", "train"]
+
+if TYPE_CHECKING:
+    from gsf.dataset import Dataset as Dataset
+    from gsf.envs import make_env as make_env
+    from gsf.recording import Recording as Recording
+
+
+class _Package(ModuleType):
+    """gsf.train is the function, although importing gsf/train.py would bind the module there."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module 'gsf' has no attribute {name!r}")
+        value = getattr(importlib.import_module(_HOME[name]), name)
+        super().__setattr__(name, value)
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -1,0 +1,5 @@
+import sys
+
+from gsf.cli import main
+
+sys.exit(main())

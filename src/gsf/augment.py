@@ -1,0 +1,33 @@
+"""Random crop: pad by repeating the edge (64 -> 68), crop back to 64, an own offset per image.
+
+uint8 NHWC in and out, so that what reaches the encoder is still channels_last.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def random_crop(obs: Tensor, rng: np.random.Generator, pad: int = 2) -> Tensor:
+    """obs [n,H,W,C] -> the same shape; image i moves by an own offset, uniform in [-pad, pad]^2."""
+    top, left = torch.from_numpy(rng.integers(2 * pad + 1, size=(2, len(obs)))).to(obs.device)
+    return crop(pad_edge(obs, pad), top, left, obs.shape[1], obs.shape[2])
+
+
+def pad_edge(obs: Tensor, pad: int) -> Tensor:
+    """[n,H,W,C] -> [n,H+2p,W+2p,C]; torch's replicate padding knows no uint8."""
+    n, height, width, channels = obs.shape
+    padded = obs.new_empty(n, height + 2 * pad, width + 2 * pad, channels)
+    rows = padded[:, pad : pad + height]
+    rows[:, :, pad : pad + width] = obs
+    rows[:, :, :pad], rows[:, :, pad + width :] = obs[:, :, :1], obs[:, :, -1:]
+    padded[:, :pad], padded[:, pad + height :] = rows[:, :1], rows[:, -1:]
+    return padded
+
+
+def crop(obs: Tensor, top: Tensor, left: Tensor, height: int, width: int) -> Tensor:
+    """Image i from row top[i], column left[i] on: [n,height,width,C], one gather of whole rows."""
+    n, channels = len(obs), obs.shape[3]
+    windows = obs.flatten(2).unfold(1, height, 1).unfold(2, width * channels, channels)
+    chosen = windows[torch.arange(n, device=obs.device), top, left]  # [n,height,width*C]
+    return chosen.view(n, height, width, channels)

@@ -1,0 +1,127 @@
+"""The verbs. Each is one function of one module, its options a frozen dataclass read by tyro.
+
+Bad input ends in one sentence and exit code 2, an interrupt in 130; only bugs show a traceback.
+"""
+
+import dataclasses
+import importlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tyro
+
+from gsf.config import PRESETS, with_preset
+from gsf.runs import UserError, console
+
+
+@dataclass(frozen=True)
+class Verb:
+    module: str
+    function: str
+    config: str
+    help: str
+
+
+VERBS = {
+    "run": Verb("sweep", "run", "RunConfig", "everything for games x methods x seeds, resumable"),
+    "collect": Verb("collect", "collect", "CollectConfig", "train PPO on a game, record its play"),
+    "materialise": Verb(
+        "materialise", "materialise", "MaterialiseConfig", "recording -> pixels on disk, verified"
+    ),
+    "fit": Verb("gvf", "fit", "FitConfig", "dataset + cumulant -> per-level GVFs"),
+    "label": Verb("labels", "label", "LabelConfig", "GVFs -> per-level quantile labels"),
+    "train": Verb("train", "train", "TrainConfig", "dataset + labels + method -> agent"),
+    "evaluate": Verb("evaluate", "evaluate", "EvaluateConfig", "agent -> returns per level"),
+    "report": Verb("report", "report", "ReportConfig", "runs -> tables, figures, report.html"),
+    "play": Verb("play", "play", "PlayConfig", "an agent on one level -> video"),
+    "similar": Verb("similar", "similar", "SimilarConfig", "the paper's motivating figure"),
+    "data list": Verb("data", "list_data", "ListConfig", "the recordings that are shipped"),
+    "data info": Verb("data", "info", "InfoConfig", "what a recording or dataset holds"),
+    "data verify": Verb("data", "verify", "VerifyConfig", "replay or rehash every byte"),
+    "data cut": Verb("data", "cut", "CutConfig", "a smaller recording over the same time"),
+    "data join": Verb("data", "join", "JoinConfig", "recordings of one game -> one recording"),
+    "data import": Verb("importers", "import_data", "ImportConfig", "Minari, npz -> dataset"),
+    "data export": Verb("importers", "export_data", "ExportConfig", "dataset -> Minari"),
+    "bench data": Verb("bench", "bench_data", "BenchDataConfig", "speed of the data path"),
+    "bench train": Verb("bench", "bench_train", "BenchTrainConfig", "speed of one training step"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    try:
+        return _dispatch(list(sys.argv[1:] if argv is None else argv))
+    except UserError as error:
+        return _fail(str(error), 2)
+    except KeyboardInterrupt:
+        return _fail("interrupted; the same command goes on from the last checkpoint.", 130)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        return _fail(f"{error.strerror or error}{where}.", 2)
+
+
+def _fail(message: str, code: int) -> int:
+    console.print(f"[red]error:[/] {message}", highlight=False, soft_wrap=True)
+    return code
+
+
+def _dispatch(argv: list[str]) -> int:
+    words = 2 if " ".join(argv[:2]) in VERBS else 1
+    name, rest = " ".join(argv[:words]), argv[words:]
+    if name not in VERBS:
+        group = [verb for verb in VERBS if verb.startswith(f"{name} ")] if name else []
+        if name in ("", "-h", "--help") or (group and not set(rest) - {"-h", "--help"}):
+            _print_help(group or list(VERBS))
+            return 0 if argv else 2
+        wrong = " ".join(argv[:2]) if group else name
+        raise UserError(f"unknown verb {wrong!r}; `gsf --help` lists them.")
+    verb = VERBS[name]
+    module = importlib.import_module(f"gsf.{verb.module}")
+    getattr(module, verb.function)(_parse(name, getattr(module, verb.config), rest))
+    return 0
+
+
+def _parse(name: str, config: Any, argv: list[str]) -> Any:
+    """tyro reads the options; --preset comes first because it sets their defaults."""
+    argv, preset = _take_option(argv, "--preset")
+    if hasattr(config, "for_command_line"):  # options that depend on another option
+        config = config.for_command_line(argv)
+    required = {
+        field.name: tyro.MISSING
+        for field in dataclasses.fields(config)
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    }
+    default = with_preset(config, name, preset, **required)
+    about = (config.__doc__ or "").strip()
+    having = [known for known, verbs in PRESETS.items() if name in verbs]
+    if having:
+        about += f"\n\n--preset {{{','.join(having)}}} replaces the defaults shown below"
+        about += f" (shown: {preset})." if preset else "."
+    return tyro.cli(config, prog=f"gsf {name}", description=about, args=argv, default=default)
+
+
+def _take_option(argv: list[str], option: str) -> tuple[list[str], str | None]:
+    """argv without `option VALUE` (or `option=VALUE`), and the value."""
+    for at, word in enumerate(argv):
+        if word.startswith(f"{option}="):
+            return argv[:at] + argv[at + 1 :], word.split("=", 1)[1]
+        if word == option:
+            if at + 1 == len(argv):
+                raise UserError(f"{option} needs a value; choose one of {', '.join(PRESETS)}.")
+            return argv[:at] + argv[at + 2 :], argv[at + 1]
+    return argv, None
+
+
+def _print_help(names: list[str]) -> None:
+    print("usage: gsf VERB [options]        gsf VERB --help explains every option\n")
+    for name in names:
+        print(f"  {name:13} {VERBS[name].help}")
+    print(
+        "\nThe line of work: collect -> materialise -> fit -> label -> train -> evaluate -> report;"
+    )
+    print("`gsf run --preset laptop` does all of it on a shipped recording in minutes.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,380 @@
+"""Stage: dataset + cumulant -> GVFs of every level (paper: LearnGVF, Algorithm 1).
+
+Out: values.npy, for every transition what is ranked of its level's GVF, float32 [n] or [n,d], NaN
+where it is not known. `mc` adds up the logged future, without a network; `td` learns it (td.py)
+and keeps checkpoint.pt; with `q` also action_values.npy [n,A]. `--compare` fits nothing for
+training: it ranks cumulants by what their labels are worth (diagnostics.py).
+"""
+
+import contextlib
+import dataclasses
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import tyro
+
+from gsf import cumulants, td
+from gsf.config import require_positive, to_json
+from gsf.cumulants import Cumulant, Rank
+from gsf.dataset import Dataset
+from gsf.diagnostics import Diagnosis, diagnose
+from gsf.equations import gvf_return
+from gsf.nets import EncoderKind
+from gsf.runs import (
+    UserError,
+    atomic_directory,
+    console,
+    digest_file,
+    locked,
+    read_manifest,
+    write_atomic,
+    write_manifest,
+)
+
+Array = npt.NDArray[Any]
+KIND, FORMAT = "gvf", 1
+MC_ROWS = 1 << 18  # whole episodes are added up in blocks of about this size
+# Options that do not change what comes out.
+PLACES = frozenset({"dataset", "out", "device", "checkpoint_steps"})
+
+
+@dataclass(frozen=True)
+class FitConfig:
+    """Fit per-level GVFs of a cumulant: what its discounted future sum is at every transition."""
+
+    dataset: tyro.conf.Positional[Path]
+    """A dataset directory (`gsf materialise` or `gsf data import` make one)."""
+    out: Path
+    """Directory of the fit to make."""
+    cumulant: str = "reward"
+    """reward, successor, action, or your own as file.py:name (docs/cumulants.md)."""
+    estimator: Literal["mc", "td"] = "mc"
+    """mc: sums along the logged trajectories, seconds. td: a network, the paper's way."""
+    gamma: float = 0.99
+    """Discount."""
+    rank: Rank | None = None
+    """What of the GVF is ranked: its value, the l1 norm, all components, the logged action's."""
+    seed: int = 0
+    """Of networks and sampling; mc needs it only for cumulants with random parts (successor)."""
+    bootstrap: Path | None = None
+    """mc: a td fit whose values stand in for the future behind a cut; else labels are -1 there."""
+    grad_steps: int = 5_000
+    """td: gradient steps (paper: 100,000)."""
+    batch_size: int = 256
+    """td: transitions per step."""
+    lr: float = 3e-4
+    """td: Adam's learning rate."""
+    target_rate: float = 0.005
+    """td: how far the target network moves in each step."""
+    encoder: EncoderKind = "impala_small"
+    """td: the GVF's own encoder f'."""
+    q: bool = False
+    """td: SARSA, one output per action, ranked at the logged one (the paper's table), not V."""
+    checkpoint_steps: int = 500
+    """td: steps between checkpoints; the same command goes on from the last one."""
+    allow_small_levels: bool = False
+    """Accept declared levels without a single transition."""
+    device: str = "cpu"
+    """Where networks run: cpu or cuda."""
+    diagnose: bool = True
+    """Report correlation with the time left and predictability on held-out levels."""
+    compare: bool = False
+    """Instead: rank --cumulants by what their labels are worth, before any agent is trained."""
+    cumulants: tuple[str, ...] = ("reward", "successor", "action")
+    """--compare: which ones."""
+    compare_rows: int = 100_000
+    """--compare with mc: use whole levels, drawn at random, until there are so many transitions."""
+    n_bins: int = 7
+    """Labels for these reports only; `gsf label` has its own."""
+
+    def __post_init__(self) -> None:
+        counts = "grad_steps batch_size lr target_rate checkpoint_steps compare_rows n_bins".split()
+        require_positive(self, *counts)
+        if not 0 <= self.gamma <= 1:
+            raise UserError(f"--gamma must lie between 0 and 1, got {self.gamma}.")
+        if self.q and self.estimator != "td":
+            raise UserError("--q needs --estimator td: a logged trajectory has no other actions.")
+        if self.bootstrap and self.estimator != "mc":
+            raise UserError("--bootstrap needs --estimator mc; td bootstraps by itself.")
+        if self.estimator == "td" and self.gamma == 1:
+            raise UserError("--estimator td needs --gamma below 1.")
+
+
+def fit(config: FitConfig) -> Path:
+    dataset = Dataset.open(config.dataset)
+    check_levels(dataset, config.allow_small_levels)
+    if config.compare:
+        return compare(dataset, config)
+    cumulant = cumulants.find(config.cumulant)
+    inputs = {"dataset": dataset.digest, **cumulant.identity()}
+    if config.bootstrap:
+        inputs["bootstrap"] = read_manifest(config.bootstrap, KIND, FORMAT)["digest"]
+    if is_finished(config.out, KIND, FORMAT, config, inputs):
+        console.print(f"{config.out} is there already.")
+        return config.out
+    rows = np.arange(len(dataset))
+    with _directory(config, inputs) as out:
+        c = cumulants.evaluate(cumulant, dataset, rows, config.seed, config.device)
+        value = (
+            _monte_carlo(dataset, cumulant, c, rows, config)
+            if config.estimator == "mc"
+            else _temporal_difference(dataset, c, config, out)
+        )
+        values = cumulants.ranked(value, config.rank or cumulant.rank, dataset.action)
+        np.save(out / "values.npy", values, allow_pickle=False)
+        facts: dict[str, Any] = {"values": digest_file(out / "values.npy")}
+        if config.diagnose:
+            rng = np.random.default_rng(config.seed)
+            found = diagnose(dataset, rows, values, config.n_bins, rng, device=config.device)
+            facts["diagnosis"] = found.to_json()
+        write_manifest(
+            out,
+            KIND,
+            FORMAT,
+            config=to_json(config),
+            inputs=inputs,
+            cumulant=cumulant.name,
+            rank=config.rank or cumulant.rank,
+            levels=dataset.levels,
+            n=len(dataset),
+            d=c.shape[1],
+            unknown=float(np.isnan(values).mean()),
+            **facts,
+        )
+    _print_fit(config.out)
+    return config.out
+
+
+def is_finished(out: Path, kind: str, version: int, config: Any, inputs: dict[str, str]) -> bool:
+    """Whether `out` is what this command makes; something else in its place is refused."""
+    if not (out / "manifest.json").is_file():
+        return False
+    manifest = read_manifest(out, kind, version)
+    wanted, found = to_json(config), manifest["config"]
+    differs = sorted(k for k in wanted if k not in PLACES and wanted[k] != found.get(k))
+    differs += sorted(k for k in inputs if inputs[k] != manifest["inputs"].get(k))
+    if differs:
+        raise UserError(
+            f"{out} holds a {kind} made with another {differs[0].replace('_', '-')}; remove it or "
+            "choose another --out."
+        )
+    return True
+
+
+@contextlib.contextmanager
+def _directory(config: FitConfig, inputs: dict[str, str]) -> Iterator[Path]:
+    """Where to write: aside for mc, which takes seconds; in place for td, which may go on."""
+    if config.estimator == "mc":
+        with atomic_directory(config.out) as out:
+            yield out
+        return
+    started = {k: v for k, v in to_json(config).items() if k not in PLACES} | {"inputs": inputs}
+    note = config.out / "started.json"
+    if config.out.exists() and not note.is_file():
+        raise UserError(f"{config.out} exists and is not a fit; choose another --out.")
+    if note.is_file() and json.loads(note.read_text()) != started:
+        raise UserError(
+            f"{config.out} holds an unfinished fit with other options or data; remove it or choose "
+            "another --out."
+        )
+    write_atomic(note, json.dumps(started, indent=1) + "\n")
+    with locked(config.out):
+        yield config.out
+
+
+def check_levels(dataset: Dataset, allow_small: bool, n_needed: int = 1) -> None:
+    """Every declared level has `n_needed` transitions, or the user accepts those that have not."""
+    counts = np.bincount(dataset.level, minlength=dataset.n_levels)
+    small = np.flatnonzero(counts < n_needed)
+    if not len(small):
+        return
+    first = f"level {dataset.levels[small[0]]} has {counts[small[0]] or 'no'} transitions"
+    others = f" (and {len(small) - 1} more levels like it)" if len(small) > 1 else ""
+    if not allow_small:
+        needed = f", fewer than the {n_needed} bins" if n_needed > 1 else ""
+        raise UserError(
+            f"{first} in {dataset.path}{needed}{others}; use more data or --allow-small-levels."
+        )
+    console.print(f"[yellow]warning:[/] {first}{others}; it is left out.", soft_wrap=True)
+
+
+def cut_horizon(gamma: float) -> float:
+    """ceil(ln .05 / ln gamma): so many steps hold 95 % of the discounted future's weight."""
+    if gamma in (0, 1):
+        return gamma * math.inf if gamma else 0
+    return math.ceil(math.log(0.05) / math.log(gamma))
+
+
+def monte_carlo(
+    c: Array, episode: Array, terminated: Array, gamma: float, at_cut: Array | None = None
+) -> Array:
+    """G along whole logged episodes, float32 [n,d]; c [n,d], episode [n], terminated [n].
+
+    An episode whose last row is not terminated was cut: its rows with less than `cut_horizon`
+    steps to go are NaN, unless `at_cut` [n,d] holds a value to take for each cut's row.
+    """
+    last = np.append(episode[1:] != episode[:-1], True) if len(episode) else np.zeros(0, bool)
+    cut = last & ~np.asarray(terminated)
+    if at_cut is not None:
+        c = np.where(cut[:, None], at_cut, c)
+    stops = np.flatnonzero(last) + 1
+    value = np.empty(c.shape, np.float32)
+    start = 0
+    while start < len(c):  # the last episode that fits, or one episode that does not
+        fitting = max(np.searchsorted(stops, start + MC_ROWS, "right") - 1, 0)
+        stop = int(max(stops[fitting], stops[np.searchsorted(stops, start, "right")]))
+        block = slice(start, stop)
+        value[block] = gvf_return(c[block], gamma, last[block])
+        start = stop
+    if at_cut is None:
+        ends = np.repeat(stops, np.diff(stops, prepend=0))  # row after the episode's last
+        steps_left = ends - np.arange(len(c))
+        value[cut[ends - 1] & (steps_left < cut_horizon(gamma))] = np.nan
+    return value
+
+
+def _monte_carlo(
+    dataset: Dataset, cumulant: Cumulant, c: Array, rows: Array, config: FitConfig
+) -> Array:
+    episode, terminated = dataset.episode[rows], dataset.terminated[rows]
+    at_cut = None
+    if config.bootstrap:
+        last = np.append(episode[1:] != episode[:-1], True)
+        at_cut = np.zeros_like(c)
+        cut = np.flatnonzero(last & ~terminated)
+        at_cut[cut] = _bootstrap(dataset, cumulant, rows[cut], config, c.shape[1])
+    return monte_carlo(c, episode, terminated, config.gamma, at_cut)
+
+
+def _bootstrap(
+    dataset: Dataset, cumulant: Cumulant, rows: Array, config: FitConfig, d: int
+) -> Array:
+    """Values of a td fit at the given rows, [n,d]."""
+    assert config.bootstrap is not None
+    manifest = read_manifest(config.bootstrap, KIND, FORMAT)
+    other = manifest["config"]
+    same_seed = not cumulant.random or other["seed"] == config.seed
+    if (
+        (other["estimator"], manifest["cumulant"], other["gamma"], manifest["d"])
+        != ("td", cumulant.name, config.gamma, d)
+    ) or not same_seed:
+        raise UserError(
+            f"--bootstrap {config.bootstrap} must be a td fit of the same cumulant, gamma and, if "
+            "it has random parts, seed."
+        )
+    check_known_levels(dataset, config.bootstrap, manifest)
+    chunk_of = {level: i for i, level in enumerate(manifest["levels"])}
+    level = np.array([chunk_of[x] for x in dataset.levels])[dataset.level[rows]]
+    slot = dataset.action[rows].astype(np.int64) if other["q"] else np.zeros(len(rows), np.int64)
+    learner = td.load_learner(config.bootstrap, config.device)
+    return learner.values(dataset, rows, level, slot)
+
+
+def check_known_levels(dataset: Dataset, gvf: Path, manifest: dict[str, Any]) -> None:
+    unknown = [x for x in dataset.levels if x not in manifest["levels"]]
+    if unknown:
+        raise UserError(
+            f"{dataset.path} has {dataset.n_levels} levels but {gvf} was fitted on "
+            f"{len(manifest['levels'])} and knows no level {unknown[0]}; fit a GVF on this dataset."
+        )
+
+
+def _temporal_difference(dataset: Dataset, c: Array, config: FitConfig, out: Path) -> Array:
+    if config.q and c.shape[1] != 1:
+        raise UserError(f"--q needs a cumulant of one component, not {c.shape[1]}.")
+    learner = td.learn(dataset, c, config, out)
+    rows, level = np.arange(len(dataset)), dataset.level.astype(np.int64)
+    value = learner.values(dataset, rows, level, None)  # [n,slots,d]
+    # A level none of whose rows has a target kept the chunk it was born with.
+    trained = np.unique(dataset.level[td.usable_rows(dataset, config.q)])
+    value[~np.isin(level, trained)] = np.nan
+    if not config.q:
+        return value[:, 0]
+    np.save(out / "action_values.npy", value[:, :, 0], allow_pickle=False)
+    logged: Array = value[rows, dataset.action]
+    return logged
+
+
+def _print_fit(out: Path) -> None:
+    manifest = read_manifest(out, KIND, FORMAT)
+    unknown = f", {manifest['unknown']:.1%} unknown" if manifest["unknown"] else ""
+    print(f"{out}: {manifest['cumulant']} of {manifest['n']:,} transitions{unknown}")
+    if "diagnosis" in manifest:
+        print(_table([{"cumulant": manifest["cumulant"], **manifest["diagnosis"]}]))
+        if manifest["diagnosis"]["kappa"] is None:
+            print("stability: fit a second seed, then gsf label --against it (or fit --compare)")
+
+
+def compare(dataset: Dataset, config: FitConfig) -> Path:
+    """Ranks cumulants by `Diagnosis.score`; writes compare.csv and compare.json."""
+    config.out.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(config.seed)
+    rows = _whole_levels(dataset, config, rng)
+    found: list[dict[str, Any]] = []
+    for name in config.cumulants:
+        first, second = (
+            _values_of_seed(dataset, rows, name, dataclasses.replace(config, seed=seed))
+            for seed in (config.seed, config.seed + 1)
+        )
+        diagnosis = diagnose(
+            dataset,
+            rows,
+            first,
+            config.n_bins,
+            np.random.default_rng(config.seed),
+            second,
+            config.device,
+        )
+        found.append({"cumulant": name, "estimator": config.estimator, **diagnosis.to_json()})
+    found.sort(key=lambda row: -row["score"])
+    write_atomic(config.out / "compare.json", json.dumps(found, indent=1) + "\n")
+    write_atomic(config.out / "compare.csv", pd.DataFrame(found).to_csv(index=False))
+    print(_table(found))
+    print(f"{len(rows):,} transitions; best first; also in {config.out / 'compare.csv'}")
+    return config.out
+
+
+def _whole_levels(dataset: Dataset, config: FitConfig, rng: np.random.Generator) -> Array:
+    """Rows of randomly drawn levels, at least `compare_rows` if there are so many."""
+    if config.estimator == "td" or len(dataset) <= config.compare_rows:
+        return np.arange(len(dataset))
+    counts = np.bincount(dataset.level, minlength=dataset.n_levels)
+    order = rng.permutation(dataset.n_levels)
+    n_levels = int(np.searchsorted(np.cumsum(counts[order]), config.compare_rows)) + 1
+    return np.flatnonzero(np.isin(dataset.level, order[:n_levels]))
+
+
+def _values_of_seed(dataset: Dataset, rows: Array, name: str, config: FitConfig) -> Array | None:
+    """What is ranked; None for a second seed that changes nothing."""
+    cumulant = cumulants.find(name)
+    if config.estimator == "td":
+        out = config.out / f"{cumulant.name}-seed{config.seed}"
+        fit(dataclasses.replace(config, compare=False, cumulant=name, out=out, diagnose=False))
+        return np.load(out / "values.npy", allow_pickle=False)[rows]
+    c = cumulants.evaluate(cumulant, dataset, rows, config.seed, config.device)
+    value = _monte_carlo(dataset, cumulant, c, rows, config)
+    return cumulants.ranked(value, config.rank or cumulant.rank, dataset.action[rows])
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    names = {
+        "cumulant": "cumulant",
+        "n_labels": "labels",
+        "ignored": "ignored",
+        "time_left": "time left",
+        "kappa": "stability",
+        "accuracy": "accuracy",
+        "chance": "chance",
+        "skill": "skill",
+        "score": "score",
+    }
+    frame = pd.DataFrame(rows)[list(names)].rename(columns=names)
+    text: str = frame.to_string(index=False, float_format="{:.3f}".format, na_rep="n/a")
+    return text
