@@ -1,4 +1,4 @@
-"""Cumulants c(o_t, a_t): what a GVF adds up about the future (paper: "Quantifying future behavior").
+"""Cumulants c(o_t, a_t): what a GVF adds up about the future (the paper's section 4.1).
 
 A cumulant is one decorated function from a `Chunk` of transitions to [n] or [n, d]; its
 registration says what of the resulting GVF is ranked. Add your own: docs/cumulants.md.
@@ -86,7 +86,7 @@ class Cumulant:
     file: Path | None = field(default=None, compare=False)  # where a user's own came from
 
     def identity(self) -> dict[str, str]:
-        """Input digests of a fit: a user's code may change under the same name, ours has a version."""
+        """A fit's input digests: a user's code may change under one name, ours has a version."""
         if self.file is not None:
             return {"cumulant": digest_file(self.file)}
         if self.name in _BUILT_IN:
@@ -146,7 +146,7 @@ def random_features(obs: Tensor, seed: int, device: str = "cpu") -> Tensor:
     """obs [n,H,W,C] -> [n,256], z of an `impala_small` with random weights fixed by the seed."""
     encoder = _random_encoder(tuple(obs.shape[1:]), seed, device)
     with torch.no_grad():
-        return torch.cat([encoder(x.to(device)).cpu() for x in obs.split(ENCODER_BATCH)])
+        return torch.cat([encoder(x.to(device)).cpu() for x in torch.split(obs, ENCODER_BATCH)])
 
 
 @functools.lru_cache(maxsize=2)

@@ -110,7 +110,7 @@ class Dataset:
         """The given rows."""
         import torch
 
-        index = np.asarray(index, dtype=np.int64)
+        index = np.array(index, dtype=np.int64)
         frame, has_next = self.frame[index], self.has_next[index]
         if self._prefetch_map is not None:
             self._prefetch(frame, 2)
@@ -187,26 +187,31 @@ def verify_dataset(path: Path) -> dict[str, Any]:
     """Rehashes every column and region of frames; damage is an error that names what it hit."""
     path = Path(path)
     manifest = read_facts(path)
-    Dataset.open(path)
-    damaged = [
-        f"{column}.npy"
-        for column, described in manifest["columns"].items()
-        if digest_file(path / f"{column}.npy") != described["digest"]
-    ]
-    size, n_frames = int(np.prod(manifest["obs_shape"])), manifest["n_frames"]
-    with (
-        open(path / "obs.npy", "rb") as file,
-        progress(f"verify {path.name}", n_frames, "frames") as advance,
-    ):
-        file.seek(-n_frames * size, os.SEEK_END)
+    damaged = []
+    for column, dtype in COLUMNS.items():
+        file = path / f"{column}.npy"
+        map_array(file, dtype, (manifest["n"],))
+        if digest_file(file) != manifest["columns"].get(column, {}).get("digest"):
+            damaged.append(file.name)
+    obs, _ = map_array(path / "obs.npy", "uint8", (manifest["n_frames"], *manifest["obs_shape"]))
+    with progress(f"verify {path.name}", len(obs), "frames") as advance:
         for region, (start, stop, expected) in enumerate(manifest["regions"]):
-            state, left = xxhash.xxh3_64(), (stop - start) * size
-            while block := file.read(min(left, 1 << 24)):
-                state.update(block)
-                left -= len(block)
-                advance(stop - left // size)
-            if state.hexdigest() != expected:
+            if _digest_frames(path / "obs.npy", obs, start, stop) != expected:
                 damaged.append(f"obs.npy region {region} (frames {start} to {stop - 1})")
+            advance(stop)
     if damaged:
         raise UserError(f"{path} is damaged: {', '.join(damaged)}; make the dataset again.")
+    Dataset.open(path)
     return manifest
+
+
+def _digest_frames(path: Path, obs: Array, start: int, stop: int) -> str:
+    """By reading, not through the map, so that memory stays small and the disk reads ahead."""
+    size, state = obs[0].nbytes, xxhash.xxh3_64()
+    with open(path, "rb") as file:
+        file.seek(path.stat().st_size - obs.nbytes + start * size)
+        left = (stop - start) * size
+        while block := file.read(min(left, 1 << 22)):
+            state.update(block)
+            left -= len(block)
+    return state.hexdigest()

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from gsf.cumulants import CHUNK_ROWS, random_features
 from gsf.dataset import Dataset
@@ -166,3 +167,21 @@ def _probe(z: Array, label: Array, held_out: Array, n_bins: int) -> tuple[float,
     predicted = (z[test] @ weight + prior).argmax(1)
     truth = label[test]
     return float(np.mean(predicted == truth)), float(np.mean(truth == prior.argmax()))
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Rows of `Diagnosis.to_json` with their cumulants, for people."""
+    names = {
+        "cumulant": "cumulant",
+        "n_labels": "labels",
+        "ignored": "ignored",
+        "time_left": "time left",
+        "kappa": "stability",
+        "accuracy": "accuracy",
+        "chance": "chance",
+        "skill": "skill",
+        "score": "score",
+    }
+    frame = pd.DataFrame(rows)[list(names)].rename(columns=names)
+    text: str = frame.to_string(index=False, float_format="{:.3f}".format, na_rep="n/a")
+    return text

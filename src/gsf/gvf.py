@@ -2,12 +2,10 @@
 
 Out: values.npy, for every transition what is ranked of its level's GVF, float32 [n] or [n,d], NaN
 where it is not known. `mc` adds up the logged future, without a network; `td` learns it (td.py)
-and keeps checkpoint.pt; with `q` also action_values.npy [n,A]. `--compare` fits nothing for
-training: it ranks cumulants by what their labels are worth (diagnostics.py).
+and keeps checkpoint.pt; with `q` also action_values.npy [n,A]. `--compare`: see compare.py.
 """
 
 import contextlib
-import dataclasses
 import json
 import math
 from collections.abc import Iterator
@@ -17,14 +15,13 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import tyro
 
 from gsf import cumulants, td
 from gsf.config import require_positive, to_json
 from gsf.cumulants import Cumulant, Rank
 from gsf.dataset import Dataset
-from gsf.diagnostics import Diagnosis, diagnose
+from gsf.diagnostics import diagnose, table
 from gsf.equations import gvf_return
 from gsf.nets import EncoderKind
 from gsf.runs import (
@@ -42,7 +39,7 @@ Array = npt.NDArray[Any]
 KIND, FORMAT = "gvf", 1
 MC_ROWS = 1 << 18  # whole episodes are added up in blocks of about this size
 # Options that do not change what comes out.
-PLACES = frozenset({"dataset", "out", "device", "checkpoint_steps"})
+PLACES = frozenset({"dataset", "out", "bootstrap", "device", "checkpoint_steps"})
 
 
 @dataclass(frozen=True)
@@ -95,8 +92,8 @@ class FitConfig:
     """Labels for these reports only; `gsf label` has its own."""
 
     def __post_init__(self) -> None:
-        counts = "grad_steps batch_size lr target_rate checkpoint_steps compare_rows n_bins".split()
-        require_positive(self, *counts)
+        require_positive(self, "grad_steps", "batch_size", "lr", "target_rate", "checkpoint_steps")
+        require_positive(self, "compare_rows", "n_bins")
         if not 0 <= self.gamma <= 1:
             raise UserError(f"--gamma must lie between 0 and 1, got {self.gamma}.")
         if self.q and self.estimator != "td":
@@ -111,6 +108,8 @@ def fit(config: FitConfig) -> Path:
     dataset = Dataset.open(config.dataset)
     check_levels(dataset, config.allow_small_levels)
     if config.compare:
+        from gsf.compare import compare  # which fits with this module
+
         return compare(dataset, config)
     cumulant = cumulants.find(config.cumulant)
     inputs = {"dataset": dataset.digest, **cumulant.identity()}
@@ -123,7 +122,7 @@ def fit(config: FitConfig) -> Path:
     with _directory(config, inputs) as out:
         c = cumulants.evaluate(cumulant, dataset, rows, config.seed, config.device)
         value = (
-            _monte_carlo(dataset, cumulant, c, rows, config)
+            along_trajectories(dataset, cumulant, c, rows, config)
             if config.estimator == "mc"
             else _temporal_difference(dataset, c, config, out)
         )
@@ -152,13 +151,20 @@ def fit(config: FitConfig) -> Path:
     return config.out
 
 
-def is_finished(out: Path, kind: str, version: int, config: Any, inputs: dict[str, str]) -> bool:
+def is_finished(
+    out: Path,
+    kind: str,
+    version: int,
+    config: Any,
+    inputs: dict[str, str],
+    ignored: frozenset[str] = PLACES,
+) -> bool:
     """Whether `out` is what this command makes; something else in its place is refused."""
     if not (out / "manifest.json").is_file():
         return False
     manifest = read_manifest(out, kind, version)
     wanted, found = to_json(config), manifest["config"]
-    differs = sorted(k for k in wanted if k not in PLACES and wanted[k] != found.get(k))
+    differs = sorted(k for k in wanted if k not in ignored and wanted[k] != found.get(k))
     differs += sorted(k for k in inputs if inputs[k] != manifest["inputs"].get(k))
     if differs:
         raise UserError(
@@ -175,17 +181,17 @@ def _directory(config: FitConfig, inputs: dict[str, str]) -> Iterator[Path]:
         with atomic_directory(config.out) as out:
             yield out
         return
-    started = {k: v for k, v in to_json(config).items() if k not in PLACES} | {"inputs": inputs}
     note = config.out / "started.json"
-    if config.out.exists() and not note.is_file():
+    if config.out.exists() and not note.is_file() and any(config.out.iterdir()):
         raise UserError(f"{config.out} exists and is not a fit; choose another --out.")
-    if note.is_file() and json.loads(note.read_text()) != started:
-        raise UserError(
-            f"{config.out} holds an unfinished fit with other options or data; remove it or choose "
-            "another --out."
-        )
-    write_atomic(note, json.dumps(started, indent=1) + "\n")
+    started = {k: v for k, v in to_json(config).items() if k not in PLACES} | {"inputs": inputs}
     with locked(config.out):
+        if note.is_file() and json.loads(note.read_text()) != started:
+            raise UserError(
+                f"{config.out} holds an unfinished fit with other options or data; remove it or "
+                "choose another --out."
+            )
+        write_atomic(note, json.dumps(started, indent=1) + "\n")
         yield config.out
 
 
@@ -218,29 +224,29 @@ def monte_carlo(
     """G along whole logged episodes, float32 [n,d]; c [n,d], episode [n], terminated [n].
 
     An episode whose last row is not terminated was cut: its rows with less than `cut_horizon`
-    steps to go are NaN, unless `at_cut` [n,d] holds a value to take for each cut's row.
+    steps to go are NaN, unless `at_cut` [n,d] holds a value (not NaN) to take for the cut's row.
     """
     last = np.append(episode[1:] != episode[:-1], True) if len(episode) else np.zeros(0, bool)
     cut = last & ~np.asarray(terminated)
     if at_cut is not None:
-        c = np.where(cut[:, None], at_cut, c)
+        bootstrapped = cut & ~np.isnan(at_cut).any(1)
+        c = np.where(bootstrapped[:, None], at_cut, c)
+        cut &= ~bootstrapped
     stops = np.flatnonzero(last) + 1
     value = np.empty(c.shape, np.float32)
     start = 0
-    while start < len(c):  # the last episode that fits, or one episode that does not
-        fitting = max(np.searchsorted(stops, start + MC_ROWS, "right") - 1, 0)
-        stop = int(max(stops[fitting], stops[np.searchsorted(stops, start, "right")]))
-        block = slice(start, stop)
-        value[block] = gvf_return(c[block], gamma, last[block])
+    while start < len(c):  # as many whole episodes as fit, at least one
+        whole = stops[(stops > start) & (stops <= start + MC_ROWS)]
+        stop = int(whole[-1] if len(whole) else stops[stops > start][0])
+        value[start:stop] = gvf_return(c[start:stop], gamma, last[start:stop])
         start = stop
-    if at_cut is None:
-        ends = np.repeat(stops, np.diff(stops, prepend=0))  # row after the episode's last
-        steps_left = ends - np.arange(len(c))
-        value[cut[ends - 1] & (steps_left < cut_horizon(gamma))] = np.nan
+    ends = np.repeat(stops, np.diff(stops, prepend=0))  # row after the episode's last
+    steps_left = ends - np.arange(len(c))
+    value[cut[ends - 1] & (steps_left < cut_horizon(gamma))] = np.nan
     return value
 
 
-def _monte_carlo(
+def along_trajectories(
     dataset: Dataset, cumulant: Cumulant, c: Array, rows: Array, config: FitConfig
 ) -> Array:
     episode, terminated = dataset.episode[rows], dataset.terminated[rows]
@@ -272,9 +278,8 @@ def _bootstrap(
     check_known_levels(dataset, config.bootstrap, manifest)
     chunk_of = {level: i for i, level in enumerate(manifest["levels"])}
     level = np.array([chunk_of[x] for x in dataset.levels])[dataset.level[rows]]
-    slot = dataset.action[rows].astype(np.int64) if other["q"] else np.zeros(len(rows), np.int64)
-    learner = td.load_learner(config.bootstrap, config.device)
-    return learner.values(dataset, rows, level, slot)
+    value = td.load_learner(config.bootstrap, config.device).values(dataset, rows, level)
+    return logged_slot(value, dataset.action[rows])
 
 
 def check_known_levels(dataset: Dataset, gvf: Path, manifest: dict[str, Any]) -> None:
@@ -290,16 +295,17 @@ def _temporal_difference(dataset: Dataset, c: Array, config: FitConfig, out: Pat
     if config.q and c.shape[1] != 1:
         raise UserError(f"--q needs a cumulant of one component, not {c.shape[1]}.")
     learner = td.learn(dataset, c, config, out)
-    rows, level = np.arange(len(dataset)), dataset.level.astype(np.int64)
-    value = learner.values(dataset, rows, level, None)  # [n,slots,d]
-    # A level none of whose rows has a target kept the chunk it was born with.
-    trained = np.unique(dataset.level[td.usable_rows(dataset, config.q)])
-    value[~np.isin(level, trained)] = np.nan
-    if not config.q:
-        return value[:, 0]
-    np.save(out / "action_values.npy", value[:, :, 0], allow_pickle=False)
-    logged: Array = value[rows, dataset.action]
-    return logged
+    value = learner.values(dataset, np.arange(len(dataset)), dataset.level.astype(np.int64))
+    if config.q:
+        np.save(out / "action_values.npy", value[:, :, 0], allow_pickle=False)
+    return logged_slot(value, dataset.action)
+
+
+def logged_slot(value: Array, action: Array) -> Array:
+    """[n,slots,d] -> [n,d]: of SARSA's actions the logged one."""
+    slot = action if value.shape[1] > 1 else np.zeros(len(action), np.int64)
+    chosen: Array = value[np.arange(len(value)), slot]
+    return chosen
 
 
 def _print_fit(out: Path) -> None:
@@ -307,74 +313,6 @@ def _print_fit(out: Path) -> None:
     unknown = f", {manifest['unknown']:.1%} unknown" if manifest["unknown"] else ""
     print(f"{out}: {manifest['cumulant']} of {manifest['n']:,} transitions{unknown}")
     if "diagnosis" in manifest:
-        print(_table([{"cumulant": manifest["cumulant"], **manifest["diagnosis"]}]))
+        print(table([{"cumulant": manifest["cumulant"], **manifest["diagnosis"]}]))
         if manifest["diagnosis"]["kappa"] is None:
             print("stability: fit a second seed, then gsf label --against it (or fit --compare)")
-
-
-def compare(dataset: Dataset, config: FitConfig) -> Path:
-    """Ranks cumulants by `Diagnosis.score`; writes compare.csv and compare.json."""
-    config.out.mkdir(parents=True, exist_ok=True)
-    rng = np.random.default_rng(config.seed)
-    rows = _whole_levels(dataset, config, rng)
-    found: list[dict[str, Any]] = []
-    for name in config.cumulants:
-        first, second = (
-            _values_of_seed(dataset, rows, name, dataclasses.replace(config, seed=seed))
-            for seed in (config.seed, config.seed + 1)
-        )
-        diagnosis = diagnose(
-            dataset,
-            rows,
-            first,
-            config.n_bins,
-            np.random.default_rng(config.seed),
-            second,
-            config.device,
-        )
-        found.append({"cumulant": name, "estimator": config.estimator, **diagnosis.to_json()})
-    found.sort(key=lambda row: -row["score"])
-    write_atomic(config.out / "compare.json", json.dumps(found, indent=1) + "\n")
-    write_atomic(config.out / "compare.csv", pd.DataFrame(found).to_csv(index=False))
-    print(_table(found))
-    print(f"{len(rows):,} transitions; best first; also in {config.out / 'compare.csv'}")
-    return config.out
-
-
-def _whole_levels(dataset: Dataset, config: FitConfig, rng: np.random.Generator) -> Array:
-    """Rows of randomly drawn levels, at least `compare_rows` if there are so many."""
-    if config.estimator == "td" or len(dataset) <= config.compare_rows:
-        return np.arange(len(dataset))
-    counts = np.bincount(dataset.level, minlength=dataset.n_levels)
-    order = rng.permutation(dataset.n_levels)
-    n_levels = int(np.searchsorted(np.cumsum(counts[order]), config.compare_rows)) + 1
-    return np.flatnonzero(np.isin(dataset.level, order[:n_levels]))
-
-
-def _values_of_seed(dataset: Dataset, rows: Array, name: str, config: FitConfig) -> Array | None:
-    """What is ranked; None for a second seed that changes nothing."""
-    cumulant = cumulants.find(name)
-    if config.estimator == "td":
-        out = config.out / f"{cumulant.name}-seed{config.seed}"
-        fit(dataclasses.replace(config, compare=False, cumulant=name, out=out, diagnose=False))
-        return np.load(out / "values.npy", allow_pickle=False)[rows]
-    c = cumulants.evaluate(cumulant, dataset, rows, config.seed, config.device)
-    value = _monte_carlo(dataset, cumulant, c, rows, config)
-    return cumulants.ranked(value, config.rank or cumulant.rank, dataset.action[rows])
-
-
-def _table(rows: list[dict[str, Any]]) -> str:
-    names = {
-        "cumulant": "cumulant",
-        "n_labels": "labels",
-        "ignored": "ignored",
-        "time_left": "time left",
-        "kappa": "stability",
-        "accuracy": "accuracy",
-        "chance": "chance",
-        "skill": "skill",
-        "score": "score",
-    }
-    frame = pd.DataFrame(rows)[list(names)].rename(columns=names)
-    text: str = frame.to_string(index=False, float_format="{:.3f}".format, na_rep="n/a")
-    return text

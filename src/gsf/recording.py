@@ -5,6 +5,7 @@ is found and named. Per slot and 1,024 steps two checksums of the play, one of i
 reward, ends) and one of its pixels, prove a replay right. A recording is one or more takes.
 """
 
+import itertools
 import json
 import struct
 import zlib
@@ -24,9 +25,10 @@ from gsf.runs import UserError, digest, write_atomic
 FORMAT = 1
 MAGIC = b"gsf-recording\n"
 BLOCK = 1024  # steps under one checksum
-BLOCK_BYTES = 1 << 26  # memory of a play's buffer
+BLOCK_BYTES = 1 << 25  # memory of each of a play's two buffers
 OBS_BYTES = int(np.prod(OBS_SHAPE))
 SHIPPED = Path(__file__).parent / "shipped"
+_LOGIC = np.dtype([("level", "<i4"), ("reward", "<f4"), ("ends", "u1")])  # ends: 1 or 2 truncated
 _ARRAYS = ("actions", "logic", "pixels")
 _PREFIX = struct.Struct("<III")  # format, bytes of the header, CRC of the header
 
@@ -200,7 +202,7 @@ def list_shipped() -> list[Path]:
 
 @dataclass(frozen=True)
 class Block:
-    """Some consecutive steps, slot by slot; views of a buffer that the next block overwrites."""
+    """Some consecutive steps, slot by slot; views of a buffer that `play` uses again."""
 
     obs: NDArray[np.uint8]  # [n_envs, n, 64, 64, 3], before the action
     level: NDArray[np.int32]  # [n_envs, n], of obs
@@ -208,6 +210,18 @@ class Block:
     reward: NDArray[np.float32]
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
+
+    @classmethod
+    def empty(cls, n_envs: int, n: int) -> "Block":
+        shape = (n_envs, n)
+        return cls(
+            obs=np.empty((*shape, *OBS_SHAPE), np.uint8),
+            level=np.empty(shape, np.int32),
+            action=np.empty(shape, np.uint8),
+            reward=np.empty(shape, np.float32),
+            terminated=np.empty(shape, np.bool_),
+            truncated=np.empty(shape, np.bool_),
+        )
 
     def first(self, n: int) -> "Block":
         return Block(*(getattr(self, f.name)[:, :n] for f in fields(self)))
@@ -219,28 +233,22 @@ def play(
     n_steps: int,
     start: int = 0,
 ) -> Iterator[Block]:
-    """Steps start..n_steps of an env, action t being act(t, obs)."""
+    """Steps start..n_steps of an env, action t being act(t, obs).
+
+    A block stays valid while the next one is played: it can be written in the meantime.
+    """
     size = min(BLOCK, 1 << int(np.log2(max(1, BLOCK_BYTES // env.num_envs // OBS_BYTES))))
-    shape = (env.num_envs, size)
-    buffer = Block(
-        np.empty((*shape, *OBS_SHAPE), np.uint8),
-        np.empty(shape, np.int32),
-        np.empty(shape, np.uint8),
-        np.empty(shape, np.float32),
-        np.empty(shape, np.bool_),
-        np.empty(shape, np.bool_),
-    )
+    buffers = itertools.cycle([Block.empty(env.num_envs, size) for _ in range(2)])
     obs, level = env.observe()
     for at in range(start, n_steps, size):
-        n = min(size, n_steps - at)
+        n, block = min(size, n_steps - at), next(buffers)
         for i in range(n):
-            buffer.obs[:, i], buffer.level[:, i] = obs, level
-            buffer.action[:, i] = action = act(at + i, obs)
-            obs, buffer.reward[:, i], buffer.terminated[:, i], buffer.truncated[:, i], info = (
-                env.step(action)
-            )
-            level = info["level"]
-        yield buffer.first(n)
+            block.obs[:, i], block.level[:, i] = obs, level
+            block.action[:, i] = action = act(at + i, obs)
+            obs, reward, terminated, truncated, info = env.step(action)
+            block.reward[:, i], level = reward, info["level"]
+            block.terminated[:, i], block.truncated[:, i] = terminated, truncated
+        yield block.first(n)
 
 
 class Recorder:
@@ -258,13 +266,13 @@ class Recorder:
     def add(self, block: Block) -> bool:
         """True at the end of a BLOCK: only there can a play be interrupted and resumed."""
         self._actions.append(block.action.T.copy())
-        ends = block.terminated + 2 * block.truncated
+        facts = np.empty(block.level.shape, _LOGIC)  # step by step: however long a block is
+        facts["level"], facts["reward"] = block.level, block.reward
+        facts["ends"] = block.terminated + 2 * block.truncated
         for slot, (logic, pixels) in enumerate(self._hashers):
-            logic.update(block.level[slot].astype("<i4").tobytes())
-            logic.update(block.reward[slot].astype("<f4").tobytes())
-            logic.update(ends[slot].astype("u1").tobytes())
+            logic.update(facts[slot].tobytes())
             pixels.update(np.ascontiguousarray(block.obs[slot]).data)
-        self._see_returns(block.reward, ends > 0)
+        self._see_returns(block.reward, facts["ends"] > 0)
         self._levels.update(np.unique(block.level).tolist())
         self.n_steps += block.action.shape[1]
         if self.n_steps % BLOCK == 0:

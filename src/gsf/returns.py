@@ -28,6 +28,7 @@ SPLITS = ("seen", "validation", "test")
 MODES = ("greedy", "softmax")
 REFERENCES = ("random", "behaviour")  # not trained here: no grid of seeds, no last step to reach
 _BASELINES = ("bc", "cql", "curl", "ctrl", "deepmdp", "vpn", "cssc", "pse")
+_CUMULANTS = ("gsf-reward", "gsf-successor", "gsf-action")
 
 _RUN = ["game", "method", "seed"]
 _TRACES = ("checkpoint.pt", "metrics.jsonl", "returns.csv", "DONE")  # of a run, whole or not
@@ -35,7 +36,7 @@ _TRACES = ("checkpoint.pt", "metrics.jsonl", "returns.csv", "DONE")  # of a run,
 
 def in_order(methods: Iterable[str]) -> list[str]:
     """References, baselines in the paper's order, new methods, GSF: the same in every result."""
-    known = {name: i for i, name in enumerate((*REFERENCES, *_BASELINES))}
+    known = {name: i for i, name in enumerate((*REFERENCES, *_BASELINES, *_CUMULANTS))}
     return sorted(set(methods), key=lambda m: (m.startswith("gsf"), known.get(m, len(known)), m))
 
 

@@ -44,24 +44,24 @@ class Replicates:
         return _estimate(value, aggregate_draws(statistic, self.redrawn(method, games)))
 
 
-def bootstrap(scores: Scores, seed: int = 0, n: int = 2000) -> Replicates:
+def bootstrap(source: Scores, seed: int = 0, n: int = 2000) -> Replicates:
     """Redraw the levels of each game, the same for all methods, and the seeds of each game, method.
 
     Streams are named after what they draw: a method's interval does not depend on which others
     are compared, and seen, test, greedy and softmax redraw the same seeds of a run.
     """
-    draws: dict[str, dict[str, Array]] = {method: {} for method in scores.returns}
-    for game in sorted({game for by_game in scores.returns.values() for game in by_game}):
-        here = [method for method in scores.returns if game in scores.returns[method]]
-        n_levels = scores.returns[here[0]][game].shape[1]
-        rng = _stream(seed, "levels", game, scores.split)
+    draws: dict[str, dict[str, Array]] = {method: {} for method in source.returns}
+    for game in sorted({game for by_game in source.returns.values() for game in by_game}):
+        here = [method for method in source.returns if game in source.returns[method]]
+        n_levels = source.returns[here[0]][game].shape[1]
+        rng = _stream(seed, "levels", game, source.split)
         weights = rng.multinomial(n_levels, np.full(n_levels, 1 / n_levels), size=n) / n_levels
         for method in here:
-            means = weights @ scores.returns[method][game].T  # [n, seeds]
+            means = weights @ source.returns[method][game].T  # [n, seeds]
             rng = _stream(seed, "seeds", game, method)
             drawn = rng.integers(means.shape[1], size=means.shape)
             draws[method][game] = np.take_along_axis(means, drawn, axis=1)
-    return Replicates(scores, draws)
+    return Replicates(source, draws)
 
 
 def _stream(seed: int, *names: str) -> np.random.Generator:
@@ -95,9 +95,10 @@ def _estimate(value: float, draws: Array) -> Estimate:
 _NOT_APPLICABLE = {"value": np.nan, "low": np.nan, "high": np.nan}
 
 
-def _frame(records: list[dict[str, Any]], scores: Scores, unit: str | None = None) -> pd.DataFrame:
-    frame = pd.DataFrame(records)
-    return frame.assign(split=scores.split, mode=scores.mode, unit=unit or scores.unit)
+def _frame(records: list[dict[str, Any]], source: Scores, unit: str | None = None) -> pd.DataFrame:
+    keys = ["method", "game", "value", "low", "high", "n_seeds"]
+    frame = pd.DataFrame(records, columns=None if records else keys)
+    return frame.assign(split=source.split, mode=source.mode, unit=unit or source.unit)
 
 
 def aggregates(replicates: Replicates) -> pd.DataFrame:

@@ -172,29 +172,21 @@ class TDLearner:
         return {"gvf/loss": loss.item(), "gvf/target": y.mean().item()}
 
     @torch.no_grad()
-    def values(self, dataset: Dataset, rows: Array, level: Array, slot: Array | None) -> Array:
-        """G of uncropped observations at the given slots, float32 [n,d]; None: [n,slots,d]."""
-        parts = []
+    def values(self, dataset: Dataset, rows: Array, level: Array) -> Array:
+        """G of uncropped observations, float32 [n,slots,d]; NaN for levels never trained on."""
+        value = np.empty((len(rows), self.shape["n_slots"], self.shape["d"]), np.float32)
         with progress("values", len(rows), "transitions") as advance:
             for start in range(0, len(rows), VALUE_BATCH):
                 part = slice(start, start + VALUE_BATCH)
-                x = self.online.hidden(
-                    self.online.encoder(dataset.observations(rows[part]).to(self.device))
-                )
+                obs = dataset.observations(rows[part]).to(self.device)
+                x = self.online.hidden(self.online.encoder(obs))
                 own = torch.as_tensor(level[part], device=self.device)
-                slots = (
-                    torch.arange(self.shape["n_slots"], device=self.device).expand(len(own), -1)
-                    if slot is None
-                    else torch.as_tensor(slot[part], device=self.device)[:, None]
-                )
-                value = [
-                    self.popart.denormalise(self.online.head(x, own, column), own)
-                    for column in slots.T
-                ]
-                stacked = torch.stack(value, 1).float().cpu().numpy()  # [n,slots,d]
-                parts.append(stacked if slot is None else stacked[:, 0])
+                for slot in range(value.shape[1]):
+                    out = self.online.head(x, own, torch.full_like(own, slot))
+                    value[part, slot] = self.popart.denormalise(out, own).cpu().numpy()
                 advance(start + len(own))
-        return np.concatenate(parts)
+        value[(self.popart.debias == 0).cpu().numpy()[level]] = np.nan
+        return value
 
     def state(self) -> dict[str, Any]:
         return {
@@ -276,7 +268,7 @@ def learn(dataset: Dataset, cumulants: Array, config: "FitConfig", out: Path) ->
             if not np.isfinite(info["gvf/loss"]):
                 raise UserError(
                     f"the GVF's loss is {info['gvf/loss']} at step {now}; the last good checkpoint "
-                    f"is kept in {out}: start again with a lower --lr or a smaller --gamma."
+                    f"is kept in {out}: try a lower --lr or --gamma in another --out."
                 )
             if now % LOG_STEPS == 0 or now == config.grad_steps:
                 metrics.write(now, info)

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from gsf.dataset import Batch, Dataset
+from gsf.labels import Labels
 from gsf.nets import Z_DIM, Encoder
 from gsf.runs import UserError
 
@@ -34,8 +34,7 @@ class Spec:
     n_levels: int
     gamma: float = 0.99
     z_dim: int = Z_DIM
-    files: Mapping[str, Path] = field(default_factory=dict)
-    """Directories made by earlier stages, by need: {"labels": DIR}."""
+    labels: Labels | None = None  # for a loss that needs them
 
 
 @dataclass
@@ -84,16 +83,15 @@ class AuxiliaryLoss(nn.Module, ABC):
 
     name: ClassVar[str]
     Config: ClassVar[type[Any]]  # a frozen dataclass with a docstring under each field
-    needs: ClassVar[frozenset[str]] = frozenset()  # keys of Spec.files
+    needs: ClassVar[frozenset[str]] = frozenset()  # fields of Spec that must be there
     released: ClassVar[Released] = Released()
     n_levels: int | None = None  # asks for batches of this many levels; None: any
 
     def __init__(self, config: Any, spec: Spec) -> None:
         super().__init__()
-        for need in sorted(self.needs - spec.files.keys()):
-            raise UserError(
-                f"{self.name} needs {need}: give --{need} DIR (gsf {need[:-1]} makes it)."
-            )
+        for need in sorted(self.needs):
+            if getattr(spec, need) is None:
+                raise UserError(f"{self.name} needs {need}: make them first and give --{need} DIR.")
 
     def draw(self, dataset: Dataset, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:
         """What the loss needs of the data beyond the batch: labels, windows, episodes (CPU)."""
@@ -115,7 +113,7 @@ def find(name: str) -> type[AuxiliaryLoss]:
         raise UserError(f"unknown auxiliary loss {name!r}; choose one of {', '.join(names())}.")
     module = importlib.import_module(f"{__name__}.{name}")
     for value in vars(module).values():
-        if isinstance(value, type) and issubclass(value, AuxiliaryLoss) and value.name == name:
+        if isinstance(value, type) and getattr(value, "name", None) == name:
             return value
     raise ImportError(f"{module.__file__} holds no AuxiliaryLoss with name = {name!r}")
 

@@ -1,0 +1,380 @@
+"""BC and CQL, alone or with an auxiliary loss on the same encoder: one update, and the agent.
+
+The paper's Algorithm 2. `Learner.update` is a whole training step; `load_agent(run).act(obs)` is
+what comes out of it. Rewards are raw in the dataset and scaled here.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from gsf import losses
+from gsf.augment import random_crop
+from gsf.config import from_json, require_positive
+from gsf.dataset import Batch, Dataset
+from gsf.equations import bc_loss, cql_loss, gvf_return, td_target
+from gsf.labels import load_labels
+from gsf.losses import AuxiliaryLoss, Context, Spec
+from gsf.nets import (
+    Critic,
+    CriticKind,
+    Encoder,
+    EncoderKind,
+    Policy,
+    frozen_copy,
+    seeded,
+    update_target,
+)
+from gsf.runs import UserError, load_checkpoint, read_manifest
+
+RUN_FORMAT = 1
+REWARD_GAMMA = 0.99  # of the return whose spread is the unit of reward: one number per dataset
+REWARD_CLIP = 10.0
+ACT_BATCH = 512  # images encoded at once, so that memory does not grow with the number of envs
+
+Array = npt.NDArray[Any]
+Mode = Literal["greedy", "softmax"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentConfig:
+    """What is learnt, whatever the data."""
+
+    method: str = "cql"
+    """bc, cql, or an auxiliary loss on one of them: curl, gsf-reward (gsf-<cumulant>), ..."""
+    base: Literal["cql", "bc"] = "cql"
+    """What an auxiliary loss is added to."""
+    encoder: EncoderKind = "impala"
+    """impala (the paper's), impala_small (about 4x faster on a CPU) or nature."""
+    critic: CriticKind = "mlp"
+    """Layers of 256-256-|A| on z, or linear as in the paper's text."""
+    gamma: float = 0.99
+    """Discount."""
+    lr: float = 3e-4
+    """Adam's learning rate."""
+    target_rate: float = 0.005
+    """Each step the target networks move by this share towards the online ones."""
+    cql_alpha: float | None = None
+    """Weight of CQL's conservative term, the paper's lambda. Default 1."""
+    double: bool = True
+    """The online critics choose the next action (double DQN); else the target's maximum."""
+    stop_gradient: bool = False
+    """BC or CQL does not train the encoder; the auxiliary loss alone does."""
+    crop: int = 2
+    """Random crop after padding by so many pixels; 0: none."""
+    update: Literal["joint", "alternating"] = "joint"
+    """One step on the weighted sum of losses, or two steps with an Adam each (Algorithm 2)."""
+    aux_weight: float = 1.0
+    """joint: weight of the auxiliary loss."""
+    aux_lr: float | None = None
+    """alternating: the auxiliary loss's learning rate. Default: lr."""
+    released: bool = False
+    """The setting of the authors' research code for this method (see docs/deviations.md)."""
+    loss: Any = None
+    """Options of the auxiliary loss, its Config; None: its defaults."""
+
+    @property
+    def learner(self) -> str:
+        return "bc" if self.method == "bc" else self.base
+
+    def resolved(self) -> Self:
+        """With every default that depends on another option filled in, and checked."""
+        name, _ = losses.parse_method(self.method)
+        options, cql_alpha, stop = _loss_options(self, name), self.cql_alpha, self.stop_gradient
+        if self.released:
+            released = losses.find(name).released if name else losses.Released(cql_alpha=0.1)
+            cql_alpha = released.cql_alpha if cql_alpha is None else cql_alpha
+            stop = stop or released.stop_gradient
+            options = _replace_defaults(options, released.config)
+        config = dataclasses.replace(
+            self,
+            cql_alpha=1.0 if cql_alpha is None else cql_alpha,
+            stop_gradient=stop,
+            aux_lr=self.lr if self.aux_lr is None else self.aux_lr,
+            loss=options,
+        )
+        require_positive(config, "lr", "aux_lr", "target_rate", "gamma")
+        if config.gamma > 1 or config.target_rate > 1:
+            raise UserError("--gamma and --target-rate must be at most 1.")
+        if min(config.cql_alpha or 0, config.aux_weight, config.crop) < 0:
+            raise UserError("--cql-alpha, --aux-weight and --crop must not be negative.")
+        if stop and name is None:
+            raise UserError("--stop-gradient needs an auxiliary loss to train the encoder.")
+        return config
+
+
+def _loss_options(config: AgentConfig, name: str | None) -> Any:
+    if name is None:
+        if config.loss:
+            raise UserError(f"method {config.method} has no auxiliary loss to take options.")
+        return None
+    expected = losses.find(name).Config
+    if isinstance(config.loss, Mapping):
+        return from_json(expected, config.loss, "loss.")
+    if config.loss is None:
+        return expected()
+    if not isinstance(config.loss, expected):
+        raise UserError(f"method {config.method} takes options of {name}, not {config.loss!r}.")
+    return config.loss
+
+
+def _replace_defaults(options: Any, values: Mapping[str, Any]) -> Any:
+    """The values, except where an option already differs from its default: someone chose it."""
+    if not values:
+        return options
+    kept = {f.name for f in dataclasses.fields(options) if getattr(options, f.name) == f.default}
+    return dataclasses.replace(options, **{k: v for k, v in values.items() if k in kept})
+
+
+def reward_scale(dataset: Dataset) -> float:
+    """Standard deviation over the dataset of the discounted return-to-go; 1 if there is none."""
+    reward = np.asarray(dataset.reward, np.float64)
+    returns = gvf_return(reward, REWARD_GAMMA, dataset.rows_left == 1)
+    return float(returns.std()) or 1.0
+
+
+class Learner:
+    """Networks, targets and optimisers; `update` is one training step on a batch."""
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        dataset: Dataset,
+        rng: np.random.Generator,
+        labels: Path | None = None,
+        device: str = "cpu",
+    ) -> None:
+        self.config = config = config.resolved()
+        self.dataset, self.device = dataset, device
+        self.reward_scale = reward_scale(dataset)
+        name, _ = losses.parse_method(config.method)
+        spec = Spec(
+            obs_shape=dataset.obs_shape,
+            n_actions=dataset.n_actions,
+            n_levels=dataset.n_levels,
+            gamma=config.gamma,
+            labels=None if labels is None else load_labels(labels, dataset),
+        )
+        with seeded(rng):
+            self.encoder, self.head = make_networks(config, dataset.obs_shape, dataset.n_actions)
+            self.aux: AuxiliaryLoss | None = losses.find(name)(config.loss, spec) if name else None
+        self.target_encoder = frozen_copy(self.encoder)
+        self.target_head = frozen_copy(self.head)
+        self.modules: dict[str, nn.Module] = {
+            "encoder": self.encoder,
+            "head": self.head,
+            "target_encoder": self.target_encoder,
+            "target_head": self.target_head,
+            **({} if self.aux is None else {"aux": self.aux}),
+        }
+        for module in self.modules.values():
+            module.to(device)
+        rl, aux = [*self.encoder.parameters(), *self.head.parameters()], []
+        if self.aux is not None:
+            aux = [p for p in self.aux.parameters() if p.requires_grad]
+        self.joint = self.aux is not None and config.update == "joint"
+        self.optimizers = {"rl": torch.optim.Adam(rl + aux if self.joint else rl, config.lr)}
+        if self.aux is not None and not self.joint:
+            assert config.aux_lr is not None
+            self.optimizers["aux"] = torch.optim.Adam(
+                [*self.encoder.parameters(), *aux], config.aux_lr
+            )
+
+    @property
+    def n_levels(self) -> int | None:
+        """How many levels a batch should be drawn from; None: any."""
+        return None if self.aux is None else self.aux.n_levels
+
+    def update(self, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:
+        """One training step; metrics `<term>/<quantity>` without gradient."""
+        context = self._context(batch, rng)
+        base = self._bc if self.config.learner == "bc" else self._cql
+        z = context.z.detach() if self.config.stop_gradient else context.z
+        loss, context.q, info = base(z, context)
+        terms, weights = {self.config.learner: loss}, {self.config.learner: 1.0}
+        if self.joint:
+            assert self.aux is not None
+            terms[self.aux.name], aux_info = self.aux(context)
+            weights[self.aux.name] = self.config.aux_weight
+            info |= _named(self.aux.name, aux_info)
+        self._step("rl", terms, weights)
+
+        if self.aux is not None and not self.joint:
+            context = dataclasses.replace(context, z=self.encoder(context.obs))
+            terms[self.aux.name], aux_info = self.aux(context)
+            info |= _named(self.aux.name, aux_info)
+            self._step("aux", {self.aux.name: terms[self.aux.name]}, {self.aux.name: 1.0})
+
+        update_target(self.target_encoder, self.encoder, self.config.target_rate)
+        update_target(self.target_head, self.head, self.config.target_rate)
+        if self.aux is not None:
+            self.aux.after_step()
+        return info | {f"{name}/loss": term.detach() for name, term in terms.items()}
+
+    def _context(self, batch: Batch, rng: np.random.Generator) -> Context:
+        drawn = {} if self.aux is None else self.aux.draw(self.dataset, batch, rng)
+
+        def crop(obs: Tensor) -> Tensor:
+            return random_crop(obs, rng, self.config.crop) if self.config.crop else obs
+
+        batch = batch.to(self.device)
+        obs = crop(batch.obs)
+        return Context(
+            batch=batch,
+            obs=obs,
+            z=self.encoder(obs),
+            q=torch.empty(0),  # known once the base has looked at z
+            drawn={name: x.to(self.device) for name, x in drawn.items()},
+            encoder=self.encoder,
+            target_encoder=self.target_encoder,
+            crop=crop,
+        )
+
+    def _bc(self, z: Tensor, context: Context) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        logits = self.head(z)
+        loss, info = bc_loss(logits, context.batch.action)
+        return loss, logits.detach(), _named("bc", info)
+
+    def _cql(self, z: Tensor, context: Context) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        batch, config = context.batch, self.config
+        q1, q2 = self.head(z)  # [n,A]
+        with torch.no_grad():
+            next_q_target = torch.minimum(*self.target_head(context.target_next_z))
+            next_q = torch.minimum(*self.head(context.next_z)) if config.double else next_q_target
+            reward = (batch.reward / self.reward_scale).clamp(-REWARD_CLIP, REWARD_CLIP)
+            y = td_target(reward, batch.terminated, next_q, next_q_target, config.gamma)
+        # A cut episode's last step has no next observation, and its value is not 0: no target.
+        known = batch.has_next | batch.terminated
+        assert config.cql_alpha is not None
+        loss1, info1 = cql_loss(q1, batch.action, y, config.cql_alpha, known)
+        loss2, info2 = cql_loss(q2, batch.action, y, config.cql_alpha, known)
+        info = {name: (info1[name] + info2[name]) / 2 for name in info1}
+        info["target"] = (y * known).sum() / known.sum().clamp(min=1)
+        return loss1 + loss2, torch.minimum(q1, q2).detach(), _named("cql", info)
+
+    def _step(self, name: str, terms: dict[str, Tensor], weights: dict[str, float]) -> None:
+        assert terms.keys() == weights.keys()
+        total = torch.stack([weights[term] * terms[term] for term in terms]).sum()
+        self.optimizers[name].zero_grad(set_to_none=True)
+        total.backward()  # type: ignore[no-untyped-call]
+        self.optimizers[name].step()
+
+    def finite(self) -> bool:
+        parameters = (p for module in self.modules.values() for p in module.parameters())
+        return all(bool(p.isfinite().all()) for p in parameters)
+
+    def networks(self) -> dict[str, Any]:
+        """What acting needs."""
+        return {name: self.modules[name].state_dict() for name in ("encoder", "head")}
+
+    def state(self) -> dict[str, Any]:
+        """What going on needs."""
+        return {
+            **{name: module.state_dict() for name, module in self.modules.items()},
+            "optimizers": {name: x.state_dict() for name, x in self.optimizers.items()},
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        for name, module in self.modules.items():
+            module.load_state_dict(state[name])
+        for name, optimizer in self.optimizers.items():
+            optimizer.load_state_dict(state["optimizers"][name])
+
+
+def make_networks(
+    config: AgentConfig, obs_shape: tuple[int, ...], n_actions: int
+) -> tuple[Encoder, Critic | Policy]:
+    head = Policy if config.learner == "bc" else Critic
+    return Encoder(obs_shape, config.encoder), head(n_actions, config.critic)
+
+
+def _named(term: str, info: Mapping[str, Tensor | float]) -> dict[str, Tensor]:
+    return {f"{term}/{name}": torch.as_tensor(x).detach() for name, x in info.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Agent:
+    """A trained policy. Images are uint8 [n,H,W,C], or [H,W,C] for one; nothing is cropped."""
+
+    encoder: Encoder
+    head: Critic | Policy
+    obs_shape: tuple[int, ...]
+    n_actions: int
+    method: str
+    step: int
+    device: str = "cpu"
+
+    def act(
+        self, obs: Array, mode: Mode = "greedy", uniform: Array | np.random.Generator | None = None
+    ) -> Array:
+        """Actions, int64 [n] (or one). softmax samples at temperature 1 by `uniform`.
+
+        `uniform`: one number in [0, 1) per image, or the generator to draw them from.
+        """
+        scores = self.scores(obs)
+        if mode == "greedy":
+            return np.asarray(scores.argmax(-1))[()]
+        if mode != "softmax" or uniform is None:
+            raise ValueError("mode is greedy, or softmax with uniform=numbers or a generator")
+        cdf = torch.from_numpy(scores).double().softmax(-1).cumsum(-1).numpy()
+        if isinstance(uniform, np.random.Generator):
+            uniform = uniform.random(cdf.shape[:-1])
+        below = cdf <= np.asarray(uniform)[..., None]
+        return np.asarray(np.minimum(below.sum(-1), self.n_actions - 1))[()]
+
+    def scores(self, obs: Array) -> Array:
+        """What actions are chosen by, float32 [n,A]: min of the critics, or BC's logits."""
+        out = self.head(torch.from_numpy(self.embed(obs)).to(self.device))
+        scores = torch.minimum(*out) if isinstance(out, tuple) else out
+        array: Array = scores.detach().cpu().numpy()
+        return array
+
+    @torch.no_grad()
+    def embed(self, obs: Array) -> Array:
+        """z, float32 [n,256] (or [256])."""
+        images = np.require(obs, requirements=["C", "W"])  # torch warns about read-only arrays
+        if images.dtype != np.uint8 or images.shape[-3:] != self.obs_shape:
+            raise UserError(
+                f"the agent sees uint8 images {list(self.obs_shape)}, "
+                f"not {images.dtype} {list(images.shape)}."
+            )
+        parts = torch.split(torch.from_numpy(images.reshape(-1, *self.obs_shape)), ACT_BATCH)
+        z = torch.cat([self.encoder(part.to(self.device)).cpu() for part in parts])
+        array: Array = z.numpy().reshape(*images.shape[:-3], -1)
+        return array
+
+
+def load_agent(run: Path | str, step: int | None = None, device: str = "cpu") -> Agent:
+    """The agent of a run directory, at its latest checkpoint or at a kept step."""
+    run = Path(run)
+    manifest = read_manifest(run, "run", RUN_FORMAT)
+    name = "checkpoint.pt" if step is None else f"checkpoints/step_{step}.pt"
+    state = load_run_checkpoint(run / name, manifest["method"])
+    config = AgentConfig(
+        **{k: manifest["config"][k] for k in ("method", "base", "encoder", "critic")}
+    )
+    obs_shape, n_actions = tuple(manifest["obs_shape"]), int(manifest["n_actions"])
+    encoder, head = make_networks(config, obs_shape, n_actions)
+    encoder.load_state_dict(state["encoder"])
+    head.load_state_dict(state["head"])
+    for module in (encoder, head):
+        module.to(device).eval().requires_grad_(False)
+    return Agent(encoder, head, obs_shape, n_actions, config.method, state["step"], device)
+
+
+def load_run_checkpoint(path: Path, method: str) -> dict[str, Any]:
+    """A checkpoint of this method and no other."""
+    state = load_checkpoint(path)
+    if state.get("method") != method:
+        raise UserError(
+            f"{path} is a checkpoint of method {state.get('method')}, but its run is of {method}; "
+            "put the right file back or train again into another --out."
+        )
+    return state

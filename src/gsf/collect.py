@@ -1,0 +1,326 @@
+"""Stage: train PPO on a game, then record its play (the paper's appendix on data collection).
+
+Out: OUT/policy.pt and OUT/manifest.json (kind "policy"), OUT/<game>.gsfrec, metrics, DONE. Killed
+at any moment, the same command goes on to the same weights and the same recording, bit for bit
+(on a CPU with the same number of torch threads; some CUDA kernels are not deterministic).
+"""
+
+import json
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from gsf import __version__
+from gsf.config import require_positive, to_json
+from gsf.envs import N_ACTIONS, Mode, ProcgenVectorEnv, make_env
+from gsf.equations import epsilon_schedule
+from gsf.games import find_game
+from gsf.ppo import PPO, ActorCritic, PPOConfig, pick_device, sample
+from gsf.recording import Recorder, Recording, play
+from gsf.runs import (
+    Metrics,
+    UserError,
+    console,
+    digest,
+    is_done,
+    load_checkpoint,
+    locked,
+    mark_done,
+    progress,
+    save_checkpoint,
+    write_atomic,
+    write_manifest,
+)
+
+FORMAT = 1  # of a policy
+POLICY = "policy.pt"
+TRAINING_STATE, RECORDING_STATE = "checkpoint.pt", "recording.pt"
+TRAINING, RECORDING = 0, 1  # streams of randomness under one seed
+# Options that decide where and how often to write, not what.
+INCIDENTAL = ("out", "checkpoint_seconds", "tensorboard")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectConfig(PPOConfig):
+    """Train PPO on a game and record its play; needs Procgen."""
+
+    game: str
+    """One of Procgen's 16 games."""
+    out: Path | None = None
+    """Directory of policy and recording. Default: runs/collect-<game>."""
+    frames: int = 25_000_000
+    """Frames to train for, rounded up to whole updates."""
+    transitions: int = 5_000_000
+    """Transitions to record, rounded up to the same number in each env."""
+    n_levels: int = 200
+    """Number of levels, in training and in recording."""
+    start_level: int = 0
+    """First of them (500000 is where the validation levels are)."""
+    mode: Mode = "easy"
+    """Procgen's distribution_mode."""
+    seed: int = 0
+    """Of everything random: weights, order of levels, actions, minibatches."""
+    epsilon: Literal["decay", "literal"] = "decay"
+    """Chance of a random action while recording: from 0.1 to 0, or the paper's 0.1 - 3.96e-9 t."""
+    policy: Path | None = None
+    """Record this policy (a file, or the directory of another collect) instead of training one."""
+    random: bool = False
+    """Record uniform random play instead of training."""
+    checkpoint_seconds: float = 60.0
+    """Time between two checkpoints of training."""
+    tensorboard: bool = True
+    """Write TensorBoard files beside metrics.jsonl."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        find_game(self.game)
+        require_positive(self, "frames", "transitions", "n_levels")
+        if self.policy is not None and self.random:
+            raise UserError("--policy and --random exclude each other; choose one of them.")
+
+    @property
+    def directory(self) -> Path:
+        return self.out or Path("runs") / f"collect-{self.game}"
+
+    def env(self, rng: np.random.Generator) -> ProcgenVectorEnv:
+        levels = range(self.start_level, self.start_level + self.n_levels)
+        seed = int(rng.integers(2**31 - 1))
+        return make_env(self.game, levels, self.n_envs, seed, mode=self.mode, copy=False)
+
+    def options(self) -> dict[str, Any]:
+        """What decides the result."""
+        return {k: v for k, v in to_json(self).items() if k not in INCIDENTAL}
+
+    def provenance(self) -> dict[str, Any]:
+        """The same without paths, which mean nothing on another machine."""
+        return {k: v for k, v in self.options().items() if k != "policy"}
+
+
+@dataclass(frozen=True)
+class BehaviourPolicy:
+    """A trained network; `provenance` says how it was trained, its "digest" what came of it."""
+
+    net: ActorCritic
+    provenance: dict[str, Any]
+
+    @torch.inference_mode()
+    def logits(self, obs: NDArray[np.uint8] | Tensor) -> Tensor:
+        """uint8 [n,64,64,3] -> [n,A], on the network's device."""
+        logits: Tensor = self.net(torch.as_tensor(obs, device=self.net.policy.weight.device))[0]
+        return logits
+
+    def act_probs(self, obs: NDArray[np.uint8] | Tensor) -> NDArray[np.float32]:
+        """pi(. | obs): uint8 [n,64,64,3] -> [n,A]."""
+        probs: NDArray[np.float32] = self.logits(obs).softmax(1).cpu().numpy()
+        return probs
+
+
+def save_policy(path: Path, net: ActorCritic, provenance: dict[str, Any]) -> BehaviourPolicy:
+    policy = BehaviourPolicy(net, {**provenance, "digest": _weights_digest(net)})
+    state = {
+        "format": FORMAT,
+        "provenance": json.dumps(policy.provenance),
+        "net": net.state_dict(),
+    }
+    save_checkpoint(path, state)
+    return policy
+
+
+def load_policy(path: Path | str, device: str = "cpu") -> BehaviourPolicy:
+    """From a policy file, or from the directory of a collect that has finished training."""
+    path = Path(path)
+    path = path / POLICY if path.is_dir() else path
+    if not path.is_file():
+        raise UserError(f"no policy at {path}; `gsf collect` makes one.")
+    state = load_checkpoint(path)
+    if state.get("format") != FORMAT or "provenance" not in state:
+        raise UserError(f"{path} is not a policy of format {FORMAT}; train it again.")
+    provenance = json.loads(state["provenance"])
+    net = ActorCritic(provenance["encoder"])
+    net.load_state_dict(state["net"])
+    if _weights_digest(net) != provenance["digest"]:
+        raise UserError(f"{path} is damaged: its weights fail their checksum; get it again.")
+    return BehaviourPolicy(net.to(pick_device(device)), provenance)
+
+
+def _weights_digest(net: nn.Module) -> str:
+    """Identity of a network's weights, whatever their layout in memory."""
+    state = {name: x.cpu().contiguous().numpy() for name, x in net.state_dict().items()}
+    return digest(*(part for name, x in state.items() for part in (name, x.tobytes())))
+
+
+def collect(config: CollectConfig) -> Path:
+    """Returns the path of the recording."""
+    out = config.directory
+    path = out / f"{config.game}.gsfrec"
+    with locked(out):
+        _require_same_options(out, config.options())
+        if is_done(out):
+            console.print(f"{path} is there already.")
+            return path
+        policy = _policy(config, out)
+        recording = _record(config, out, policy)
+        recording.save(path)
+        returns = recording.takes[0].returns
+        if not (out / "manifest.json").exists():
+            inputs = {} if policy is None else {"policy": policy.provenance["digest"]}
+            write_manifest(
+                out, "recording", FORMAT, config=config.provenance(), inputs=inputs, **returns
+            )
+        mark_done(out, recording=recording.digest, transitions=len(recording), **returns)
+        (out / RECORDING_STATE).unlink(missing_ok=True)
+    console.print(
+        f"{len(recording):,} transitions of {config.game} in {path}: {returns['episodes']} "
+        f"episodes, mean return {returns['mean_return']:.2f}."
+    )
+    return path
+
+
+def _require_same_options(out: Path, options: dict[str, Any]) -> None:
+    """One directory, one set of options: they are written down before anything else."""
+    path = out / "config.json"
+    if not path.is_file():
+        if (out / "manifest.json").exists():
+            raise UserError(f"{out} holds something else already; choose another --out.")
+        write_atomic(path, json.dumps(options, indent=1) + "\n")
+        return
+    begun = json.loads(path.read_text())
+    for name in options:
+        if begun.get(name) != options[name]:
+            raise UserError(
+                f"{out} was begun with {name} = {begun.get(name)}, not {options[name]}; "
+                "use the same value or another --out."
+            )
+
+
+def _policy(config: CollectConfig, out: Path) -> BehaviourPolicy | None:
+    if config.random:
+        return None
+    if config.policy is None:
+        return _train(config, out)
+    policy = load_policy(config.policy, config.device)
+    trained = (policy.provenance["game"], policy.provenance["mode"])
+    if trained != (config.game, config.mode):
+        raise UserError(
+            f"{config.policy} was trained on {trained[0]} ({trained[1]}), "
+            f"not on {config.game} ({config.mode})."
+        )
+    return policy
+
+
+def _train(config: CollectConfig, out: Path) -> BehaviourPolicy:
+    """Metrics: those of `PPO.iterate` under ppo/, and
+    ppo/frames_per_second   of this update, its play and its learning
+    ppo/seconds             of training so far, over all restarts
+    """
+    if (out / "manifest.json").is_file():
+        return load_policy(out, config.device)
+    rng = np.random.default_rng([config.seed, TRAINING])
+    ppo = PPO(config, config.env(rng), rng)
+    seconds, saved = 0.0, time.monotonic()
+    if (out / TRAINING_STATE).is_file():
+        state = _from_tensors(load_checkpoint(out / TRAINING_STATE))
+        ppo.load_state_dict(state)
+        seconds = state["seconds"]
+        console.print(f"going on from frame {ppo.frames:,}.")
+    metrics = Metrics(out, ppo.frames, tensorboard=config.tensorboard)
+    with progress(f"ppo {config.game}", config.frames, "frames") as advance:
+        advance(ppo.frames)
+        while ppo.frames < config.frames:
+            started = time.monotonic()
+            row = ppo.iterate()
+            elapsed = time.monotonic() - started
+            seconds += elapsed
+            row |= {"frames_per_second": config.frames_per_update / elapsed, "seconds": seconds}
+            metrics.write(ppo.frames, {f"ppo/{name}": value for name, value in row.items()})
+            advance(ppo.frames, **{k: row[k] for k in ("return", "entropy") if k in row})
+            if time.monotonic() - saved >= config.checkpoint_seconds or ppo.frames >= config.frames:
+                state = ppo.state_dict() | {"seconds": seconds}
+                save_checkpoint(out / TRAINING_STATE, _to_tensors(state))
+                saved = time.monotonic()
+    metrics.close()
+    ppo.env.close()
+    facts = {"game": config.game, "mode": config.mode, "frames": ppo.frames}
+    facts |= {"return": ppo.mean_return}
+    made_by = {"algorithm": "ppo", "encoder": config.encoder, "seed": config.seed}
+    made_by |= {"gsf": __version__, "config": config.provenance()}
+    policy = save_policy(out / POLICY, ppo.net, made_by | facts)
+    write_manifest(
+        out,
+        "policy",
+        FORMAT,
+        config=config.provenance(),
+        inputs={},
+        weights=policy.provenance["digest"],
+        **facts,
+    )
+    return policy
+
+
+def _record(config: CollectConfig, out: Path, policy: BehaviourPolicy | None) -> Recording:
+    rng = np.random.default_rng([config.seed, RECORDING])
+    env = config.env(rng)
+    recorder = Recorder(config.n_envs)
+    n_steps = math.ceil(config.transitions / config.n_envs)
+    n_total = n_steps * config.n_envs
+    source = {"algorithm": "random", "gsf": __version__} if policy is None else policy.provenance
+    if (out / RECORDING_STATE).is_file():
+        state = _from_tensors(load_checkpoint(out / RECORDING_STATE))
+        if json.loads(state["source"]) != source:
+            raise UserError(f"the policy is not the one {out} was begun with; use another --out.")
+        recorder.load_state_dict(state["recorder"])
+        env.load_state_dict(state["env"])
+        rng.bit_generator.state = json.loads(state["rng"])
+
+    def epsilon(t: int) -> float:
+        literal = config.epsilon == "literal"
+        return float(epsilon_schedule(t * config.n_envs, n_total, literal)) if policy else 1.0
+
+    def act(t: int, obs: NDArray[np.uint8]) -> NDArray[Any]:
+        uniform = rng.integers(N_ACTIONS, size=config.n_envs)
+        if policy is None:
+            return uniform
+        explores = rng.random(config.n_envs) < epsilon(t)
+        return np.where(explores, uniform, sample(policy.logits(obs), rng))
+
+    with progress(f"record {config.game}", n_total, "frames") as advance:
+        advance(recorder.n_steps * config.n_envs)
+        for block in play(env, act, n_steps, recorder.n_steps):
+            if recorder.add(block):
+                state = {"recorder": recorder.state_dict(), "env": env.state_dict()}
+                state |= {"rng": json.dumps(rng.bit_generator.state), "source": json.dumps(source)}
+                save_checkpoint(out / RECORDING_STATE, _to_tensors(state))
+            advance(recorder.n_steps * config.n_envs, **recorder.returns())
+    schedule: dict[str, Any] = {"schedule": config.epsilon if policy else "constant"}
+    schedule |= {"first": epsilon(0), "last": epsilon(n_steps - 1)}
+    take = recorder.finish(env, epsilon=schedule, policy=source)
+    env.close()
+    return Recording(config.game, config.mode, (take,))
+
+
+def _to_tensors(value: Any) -> Any:
+    """bytes become uint8 tensors, of which a checkpoint holds no others."""
+    if isinstance(value, bytes):
+        return torch.frombuffer(bytearray(value), dtype=torch.uint8)
+    if isinstance(value, dict):
+        return {key: _to_tensors(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_to_tensors(item) for item in value)
+    return value
+
+
+def _from_tensors(value: Any) -> Any:
+    if isinstance(value, Tensor) and value.dtype == torch.uint8:
+        return value.numpy().tobytes()
+    if isinstance(value, dict):
+        return {key: _from_tensors(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_from_tensors(item) for item in value)
+    return value

@@ -1,0 +1,225 @@
+"""Stage: dataset + labels + method -> agent. The loop, its log, its checkpoints, and going on.
+
+Out: a run directory with manifest.json, metrics.jsonl, tensorboard/, checkpoint.pt (everything, to
+go on exactly), checkpoints/step_<N>.pt (kept networks) and DONE. The same command resumes.
+"""
+
+import dataclasses
+import itertools
+import json
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+import torch
+import tyro
+
+from gsf import losses
+from gsf.agent import RUN_FORMAT, AgentConfig, Learner, load_run_checkpoint
+from gsf.config import require_positive, to_json
+from gsf.dataset import Dataset
+from gsf.labels import FORMAT as LABELS_FORMAT
+from gsf.labels import KIND as LABELS_KIND
+from gsf.labels import load_labels
+from gsf.runs import (
+    Metrics,
+    UserError,
+    console,
+    is_done,
+    locked,
+    mark_done,
+    progress,
+    read_manifest,
+    save_checkpoint,
+    write_manifest,
+)
+
+DIVERGED = 1e6  # a loss beyond this never came back
+# Options that do not change what is learnt: a run may go on with others.
+FREE = ("dataset", "labels", "out", "device", "log_every", "checkpoint_every")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(AgentConfig):
+    """Train an agent offline: behaviour cloning or CQL, alone or with an auxiliary loss."""
+
+    dataset: tyro.conf.Positional[Path]
+    """A dataset directory (`gsf materialise` or `gsf data import` make one)."""
+    out: Path
+    """Run directory to make; the same command goes on where it was stopped."""
+    labels: Path | None = None
+    """A labels directory (`gsf label` makes one), for gsf-<cumulant>."""
+    seed: int = 0
+    """Of weights, batches and crops."""
+    grad_steps: int = 5_000
+    """Gradient steps (paper: 1M)."""
+    batch: int = 256
+    """Transitions per step (paper: 1024)."""
+    n_levels: int | None = None
+    """Draw each batch from so many levels; by default from all, unless the loss asks for few."""
+    keep: int = 1
+    """Networks kept, evenly over training, the last step always: for learning curves."""
+    checkpoint_every: int = 500
+    """Steps between checkpoints: what an interruption can lose."""
+    log_every: int = 50
+    """Steps between rows of metrics, which are means over these steps."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where networks run; auto: a GPU if there is one."""
+
+    @classmethod
+    def for_command_line(cls, argv: list[str]) -> type[Self]:
+        """The same options with those of the chosen method's loss as --loss.x."""
+        given = dict(itertools.pairwise(argv))
+        given |= dict(word.split("=", 1) for word in argv if "=" in word)
+        name, _ = losses.parse_method(given.get("--method", cls.method))
+        options = losses.find(name).Config if name else type(None)
+        typed = dataclasses.make_dataclass(
+            cls.__name__,
+            [("loss", options, dataclasses.field(default_factory=options))],
+            bases=(cls,),
+            frozen=True,
+            kw_only=True,
+        )
+        typed.__doc__ = cls.__doc__
+        return typed
+
+    def resolved(self) -> Self:
+        require_positive(
+            self, "grad_steps", "batch", "n_levels", "keep", "checkpoint_every", "log_every"
+        )
+        if self.seed < 0:
+            raise UserError(f"--seed must not be negative, got {self.seed}.")
+        return super().resolved()
+
+
+def train(config: TrainConfig) -> Path:
+    config = config.resolved()
+    dataset = Dataset.open(config.dataset)
+    inputs = _inputs(config, dataset)
+    if _is_finished(config, inputs):
+        console.print(f"{config.out} is done already.", soft_wrap=True)
+        return config.out
+    device = config.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    rng = np.random.default_rng(config.seed)
+    learner = Learner(config, dataset, rng, config.labels, device)
+    with locked(config.out):
+        if not (config.out / "manifest.json").is_file():
+            write_manifest(
+                config.out,
+                "run",
+                RUN_FORMAT,
+                config=to_json(config),
+                inputs=inputs,
+                game=dataset.name,
+                method=config.method,
+                seed=config.seed,
+                obs_shape=list(dataset.obs_shape),
+                n_actions=dataset.n_actions,
+                reward_scale=learner.reward_scale,
+            )
+        _loop(config, dataset, learner, rng)
+    return config.out
+
+
+def _inputs(config: TrainConfig, dataset: Dataset) -> dict[str, str]:
+    """Digests of everything the run is made of; labels of anything else are refused."""
+    name, cumulant = losses.parse_method(config.method)
+    if config.labels is None:  # the loss itself says if it needs them
+        return {"dataset": dataset.digest}
+    if cumulant is None:
+        raise UserError(f"method {config.method} uses no labels; leave --labels out.")
+    found = load_labels(config.labels, dataset).cumulant
+    if found != cumulant:
+        raise UserError(
+            f"method {config.method} needs labels of {cumulant}, but {config.labels} has labels of "
+            f"{found}; choose {name}-{found} or other --labels."
+        )
+    manifest = read_manifest(config.labels, LABELS_KIND, LABELS_FORMAT)
+    return {"dataset": dataset.digest, "labels": manifest["digest"]}
+
+
+def _is_finished(config: TrainConfig, inputs: Mapping[str, str]) -> bool:
+    """Whether `out` holds this run, done; another run or other files there are refused."""
+    out = config.out
+    if not (out / "manifest.json").is_file():
+        if out.exists() and any(path.name != ".lock" for path in out.iterdir()):
+            raise UserError(f"{out} exists and is not a run; choose another --out.")
+        return False
+    manifest = read_manifest(out, "run", RUN_FORMAT)
+    for name, found in manifest["inputs"].items() | inputs.items():
+        if inputs.get(name) != manifest["inputs"].get(name):
+            raise UserError(f"{out} was trained from other {name} ({found}); choose another --out.")
+    wanted = to_json(config)
+    first = sorted(wanted, key=lambda name: name != "method")  # the most telling difference
+    for name in first:
+        found = manifest["config"].get(name)
+        if name not in FREE and found != wanted[name]:
+            raise UserError(
+                f"{out} holds a run with {name}={found}, not {name}={wanted[name]}; "
+                "remove it or choose another --out."
+            )
+    return is_done(out)
+
+
+def kept_steps(grad_steps: int, keep: int) -> set[int]:
+    return {math.ceil(grad_steps * (i + 1) / keep) for i in range(keep)}
+
+
+def _loop(
+    config: TrainConfig, dataset: Dataset, learner: Learner, rng: np.random.Generator
+) -> None:
+    latest = config.out / "checkpoint.pt"
+    step, seconds, sums = 0, 0.0, dict[str, float]()
+    if latest.is_file():
+        state = load_run_checkpoint(latest, config.method)
+        learner.load(state)
+        rng.bit_generator.state = json.loads(state["rng"])
+        step, seconds, sums = state["step"], state["seconds"], state["sums"]
+    n_levels = config.n_levels or learner.n_levels
+    keep = kept_steps(config.grad_steps, config.keep)
+    start, good = time.monotonic() - seconds, step
+    metrics = Metrics(config.out, step)
+    with progress(f"train {config.method}", config.grad_steps) as advance:
+        while step < config.grad_steps:
+            info = learner.update(dataset.sample(config.batch, rng, n_levels), rng)
+            step, last = step + 1, step + 1 == config.grad_steps
+            values = {name: float(value) for name, value in info.items()}
+            _check_losses(values, step, good, latest)
+            sums = {name: sums.get(name, 0.0) + value for name, value in values.items()}
+            seconds = time.monotonic() - start
+            if step % config.log_every == 0 or last:
+                n = (step - 1) % config.log_every + 1
+                means = {name: total / n for name, total in sums.items()}
+                metrics.write(step, {**means, "train/seconds": seconds})
+                sums = {}
+            if step % config.checkpoint_every == 0 or step in keep or last:
+                if not learner.finite():
+                    raise _diverged("a weight is not finite", step, good, latest)
+                header = {"method": config.method, "step": step, "seconds": seconds}
+                if step in keep:
+                    kept = config.out / "checkpoints" / f"step_{step}.pt"
+                    save_checkpoint(kept, {**header, **learner.networks()})
+                position = {"sums": sums, "rng": json.dumps(rng.bit_generator.state)}
+                save_checkpoint(latest, {**header, **position, **learner.state()})
+                good = step
+            advance(step, **{name: x for name, x in values.items() if name.endswith("/loss")})
+    metrics.close()
+    mark_done(config.out, step=step, seconds=seconds)
+    print(f"{config.out}: {config.method}, {step:,} steps in {seconds:,.0f} s")
+
+
+def _check_losses(values: Mapping[str, float], step: int, good: int, latest: Path) -> None:
+    for name, value in values.items():
+        if name.endswith("/loss") and not abs(value) <= DIVERGED:  # also NaN
+            raise _diverged(f"{name} is {value:g}", step, good, latest)
+
+
+def _diverged(what: str, step: int, good: int, latest: Path) -> UserError:
+    kept = f"the last good checkpoint, of step {good}, is kept in {latest}" if good else "none kept"
+    return UserError(f"training diverged at step {step}: {what}; {kept}. Try a lower --lr.")
