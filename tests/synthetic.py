@@ -1,4 +1,4 @@
-"""Plausible evaluation rows: level difficulty shared by all methods, a skill per method and seed."""
+"""Plausible evaluation rows: difficulty of levels shared by all methods, skill of every run."""
 
 from collections.abc import Sequence
 
@@ -6,16 +6,13 @@ import numpy as np
 import pandas as pd
 
 from gsf.games import GAMES
-from gsf.returns import COLUMNS, REFERENCES, SPLITS, check_rows, in_order
+from gsf.returns import COLUMNS, KEYS, REFERENCES, check_rows, in_order
 
 FIRST_LEVEL = {"seen": 0, "validation": 500_000, "test": 1_000_000}
-METHODS = in_order(
-    "random behaviour bc cql curl ctrl deepmdp vpn cssc pse gsf-reward gsf-successor gsf-action".split()
-)
-SKILL = dict(zip(METHODS, np.linspace(0.15, 0.6, len(METHODS)), strict=True)) | {
-    "random": 0.0,
-    "behaviour": 0.65,
-}
+BASELINES = ("bc", "cql", "curl", "ctrl", "deepmdp", "vpn", "cssc", "pse")
+METHODS = in_order([*REFERENCES, *BASELINES, "gsf-reward", "gsf-successor", "gsf-action"])
+SKILL = dict(zip(METHODS, np.linspace(0.15, 0.6, len(METHODS)), strict=True))
+SKILL |= {"random": 0.0, "behaviour": 0.65}
 
 
 def evaluation_rows(
@@ -29,39 +26,39 @@ def evaluation_rows(
     seed: int = 0,
 ) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
-    parts = []
-    for game in games:
-        low, high = GAMES[game].score_min, GAMES[game].score_max
-        appetite = rng.uniform(0.5, 1.3)
-        for split in splits:
-            assert split in SPLITS
-            levels = np.arange(n_levels) + FIRST_LEVEL[split]
-            difficulty = rng.normal(0, 0.15, n_levels)
-            for method in methods:
-                is_reference = method in REFERENCES
-                for run in range(1 if is_reference else n_seeds):
-                    luck = 0 if is_reference else rng.normal(0, 0.05)
-                    for step in (0,) if is_reference else steps:
-                        learned = 1 if is_reference else 1 - np.exp(-3 * step / max(steps))
-                        for mode in modes:
-                            skill = (SKILL.get(method, 0.4) * appetite + luck) * learned
-                            skill -= 0.08 * (split != "seen") * learned
-                            noise = rng.normal(0, 0.2, n_levels)
-                            score = np.clip(skill + difficulty + noise, -0.1, 1)
-                            parts.append(
-                                pd.DataFrame(
-                                    {
-                                        "game": game,
-                                        "method": method,
-                                        "seed": run,
-                                        "step": step,
-                                        "split": split,
-                                        "level": levels,
-                                        "mode": mode,
-                                        "return": low + score * (high - low),
-                                        "length": 100,
-                                        "completed": score > 0.5,
-                                    }
-                                )
-                            )
-    return check_rows(pd.concat(parts, ignore_index=True)[COLUMNS], "synthetic rows")
+    axes = [list(games), list(methods), range(n_seeds), list(steps), list(splits)]
+    names = [*KEYS[:5], "mode", "level"]
+    grid = pd.MultiIndex.from_product([*axes, list(modes), range(n_levels)], names=names)
+    shape = tuple(map(len, grid.levels))
+    # [game, method, seed, step, split, mode, level]
+    skill = np.array([SKILL.get(m, 0.4) for m in methods]).reshape(1, -1, 1, 1, 1, 1, 1)
+    skill = skill * rng.uniform(0.5, 1.3, (shape[0], 1, 1, 1, 1, 1, 1))
+    skill = skill + rng.normal(0, 0.05, (*shape[:3], 1, 1, 1, 1))
+    skill = skill - 0.08 * (np.array(splits) != "seen").reshape(-1, 1, 1)
+    skill = skill * (1 - np.exp(-3 * np.array(steps) / max(steps))).reshape(-1, 1, 1, 1)
+    difficulty = rng.normal(0, 0.15, (shape[0], 1, 1, 1, shape[4], 1, shape[6]))
+    score = np.clip(skill + difficulty + rng.normal(0, 0.2, shape), -0.1, 1).ravel()
+    rows = grid.to_frame(index=False)
+    low, high = (
+        rows["game"].map({g: getattr(GAMES[g], name) for g in games}).to_numpy()
+        for name in ("score_min", "score_max")
+    )
+    rows["return"] = low + score * (high - low)
+    rows["level"] += rows["split"].map(FIRST_LEVEL)
+    rows["length"], rows["completed"] = 100, score > 0.5
+    is_reference = rows["method"].isin(REFERENCES)
+    rows = rows[~is_reference | ((rows["seed"] == 0) & (rows["step"] == max(steps)))]
+    rows.loc[rows["method"].isin(REFERENCES), "step"] = 0
+    return check_rows(rows[COLUMNS].reset_index(drop=True), "synthetic rows")
+
+
+def table_rows(returns: dict[tuple[str, str], Sequence[Sequence[float]]], **keys: object):
+    """Rows from {(game, method): returns [seeds, levels]}: for cases computed by hand."""
+    keys = {"step": 10, "split": "test", "mode": "greedy", "length": 1, "completed": True, **keys}
+    rows = [
+        {"game": game, "method": method, "seed": s, "level": level, "return": value, **keys}
+        for (game, method), runs in returns.items()
+        for s, levels in enumerate(runs)
+        for level, value in enumerate(levels)
+    ]
+    return check_rows(pd.DataFrame(rows), "rows")

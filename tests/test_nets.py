@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gsf.equations import ema
 from gsf.nets import (
     Critic,
     Encoder,
@@ -202,5 +203,6 @@ def test_targets_move_by_the_rate_and_take_no_gradient() -> None:
         target.weight.fill_(3.0)
     update_target(target, online, 0.25)
     assert target.weight.item() == 2.5
+    assert target.weight.item() == ema(np.array(3.0), np.array(1.0), 0.25)
     assert online.weight.item() == 1.0
     assert online.weight.requires_grad

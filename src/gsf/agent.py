@@ -36,7 +36,6 @@ from gsf.runs import UserError, load_checkpoint, read_manifest
 
 RUN_FORMAT = 1
 REWARD_GAMMA = 0.99  # of the return whose spread is the unit of reward: one number per dataset
-REWARD_CLIP = 10.0
 ACT_BATCH = 512  # images encoded at once, so that memory does not grow with the number of envs
 
 Array = npt.NDArray[Any]
@@ -153,14 +152,14 @@ class Learner:
     ) -> None:
         self.config = config = config.resolved()
         self.dataset, self.device = dataset, device
-        self.reward_scale = reward_scale(dataset)
         name, _ = losses.parse_method(config.method)
-        spec = Spec(
+        self.spec = spec = Spec(
             obs_shape=dataset.obs_shape,
             n_actions=dataset.n_actions,
             n_levels=dataset.n_levels,
             gamma=config.gamma,
             labels=None if labels is None else load_labels(labels, dataset),
+            reward_scale=reward_scale(dataset),
         )
         with seeded(rng):
             self.encoder, self.head = make_networks(config, dataset.obs_shape, dataset.n_actions)
@@ -180,12 +179,12 @@ class Learner:
         if self.aux is not None:
             aux = [p for p in self.aux.parameters() if p.requires_grad]
         self.joint = self.aux is not None and config.update == "joint"
-        self.optimizers = {"rl": torch.optim.Adam(rl + aux if self.joint else rl, config.lr)}
+        trained = rl + aux if self.joint else rl
+        self.optimizers = {"rl": torch.optim.Adam(trained, config.lr, fused=True)}
         if self.aux is not None and not self.joint:
             assert config.aux_lr is not None
-            self.optimizers["aux"] = torch.optim.Adam(
-                [*self.encoder.parameters(), *aux], config.aux_lr
-            )
+            trained = [*self.encoder.parameters(), *aux]
+            self.optimizers["aux"] = torch.optim.Adam(trained, config.aux_lr, fused=True)
 
     @property
     def n_levels(self) -> int | None:
@@ -248,7 +247,7 @@ class Learner:
         with torch.no_grad():
             next_q_target = torch.minimum(*self.target_head(context.target_next_z))
             next_q = torch.minimum(*self.head(context.next_z)) if config.double else next_q_target
-            reward = (batch.reward / self.reward_scale).clamp(-REWARD_CLIP, REWARD_CLIP)
+            reward = self.spec.scaled(batch.reward)
             y = td_target(reward, batch.terminated, next_q, next_q_target, config.gamma)
         # A cut episode's last step has no next observation, and its value is not 0: no target.
         known = batch.has_next | batch.terminated

@@ -12,7 +12,7 @@ from typing import Any
 
 import tyro
 
-from gsf.config import PRESETS, with_preset
+from gsf.config import PRESETS, preset_values
 from gsf.runs import UserError, console
 
 
@@ -87,18 +87,26 @@ def _parse(name: str, config: Any, argv: list[str]) -> Any:
     argv, preset = _take_option(argv, "--preset")
     if hasattr(config, "for_command_line"):  # options that depend on another option
         config = config.for_command_line(argv)
-    required = {
-        field.name: tyro.MISSING
-        for field in dataclasses.fields(config)
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    }
-    default = with_preset(config, name, preset, **required)
+    default = _defaults(config, preset_values(name, preset))
     about = (config.__doc__ or "").strip()
     having = [known for known, verbs in PRESETS.items() if name in verbs]
     if having:
         about += f"\n\n--preset {{{','.join(having)}}} replaces the defaults shown below"
         about += f" (shown: {preset})." if preset else "."
     return tyro.cli(config, prog=f"gsf {name}", description=about, args=argv, default=default)
+
+
+def _defaults(config: Any, chosen: dict[str, Any]) -> Any:
+    """An instance for tyro to take defaults from; required options, still missing, go unchecked."""
+    instance = object.__new__(config)
+    for field in dataclasses.fields(config):
+        value = chosen.get(field.name, field.default)
+        if value is dataclasses.MISSING:
+            value = tyro.MISSING
+            if field.default_factory is not dataclasses.MISSING:
+                value = field.default_factory()
+        object.__setattr__(instance, field.name, value)
+    return instance
 
 
 def _take_option(argv: list[str], option: str) -> tuple[list[str], str | None]:

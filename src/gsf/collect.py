@@ -163,7 +163,7 @@ def collect(config: CollectConfig) -> Path:
     with locked(out):
         _require_same_options(out, config.options())
         if is_done(out):
-            console.print(f"{path} is there already.")
+            console.print(f"{path} is there already.", soft_wrap=True)
             return path
         policy = _policy(config, out)
         recording = _record(config, out, policy)
@@ -176,9 +176,11 @@ def collect(config: CollectConfig) -> Path:
             )
         mark_done(out, recording=recording.digest, transitions=len(recording), **returns)
         (out / RECORDING_STATE).unlink(missing_ok=True)
+    mean = returns["mean_return"]
+    shown = "" if mean is None else f", mean return {mean:.2f}"
     console.print(
-        f"{len(recording):,} transitions of {config.game} in {path}: {returns['episodes']} "
-        f"episodes, mean return {returns['mean_return']:.2f}."
+        f"{len(recording):,} transitions in {path}: {returns['episodes']} whole episodes{shown}.",
+        soft_wrap=True,
     )
     return path
 
@@ -247,20 +249,25 @@ def _train(config: CollectConfig, out: Path) -> BehaviourPolicy:
                 saved = time.monotonic()
     metrics.close()
     ppo.env.close()
-    facts = {"game": config.game, "mode": config.mode, "frames": ppo.frames}
-    facts |= {"return": ppo.mean_return}
-    made_by = {"algorithm": "ppo", "encoder": config.encoder, "seed": config.seed}
-    made_by |= {"gsf": __version__, "config": config.provenance()}
-    policy = save_policy(out / POLICY, ppo.net, made_by | facts)
-    write_manifest(
-        out,
-        "policy",
-        FORMAT,
-        config=config.provenance(),
-        inputs={},
-        weights=policy.provenance["digest"],
-        **facts,
-    )
+    return _save_trained(config, out, ppo)
+
+
+def _save_trained(config: CollectConfig, out: Path, ppo: PPO) -> BehaviourPolicy:
+    """The policy, then the manifest that says that training is over."""
+    facts = {
+        "algorithm": "ppo",
+        "game": config.game,
+        "mode": config.mode,
+        "encoder": config.encoder,
+        "seed": config.seed,
+        "frames": ppo.frames,
+        "return": ppo.mean_return,
+    }
+    options = config.provenance()
+    made = facts | {"gsf": __version__, "config": options}
+    policy = save_policy(out / POLICY, ppo.net, made)
+    weights = policy.provenance["digest"]
+    write_manifest(out, "policy", FORMAT, config=options, inputs={}, weights=weights, **facts)
     return policy
 
 
@@ -297,7 +304,8 @@ def _record(config: CollectConfig, out: Path, policy: BehaviourPolicy | None) ->
                 state = {"recorder": recorder.state_dict(), "env": env.state_dict()}
                 state |= {"rng": json.dumps(rng.bit_generator.state), "source": json.dumps(source)}
                 save_checkpoint(out / RECORDING_STATE, _to_tensors(state))
-            advance(recorder.n_steps * config.n_envs, **recorder.returns())
+            mean = recorder.returns()["mean_return"]
+            advance(recorder.n_steps * config.n_envs, **({} if mean is None else {"return": mean}))
     schedule: dict[str, Any] = {"schedule": config.epsilon if policy else "constant"}
     schedule |= {"first": epsilon(0), "last": epsilon(n_steps - 1)}
     take = recorder.finish(env, epsilon=schedule, policy=source)

@@ -15,9 +15,10 @@ from gsf.runs import UserError
 T = TypeVar("T")
 Preset = Literal["smoke", "laptop", "study", "paper"]
 
-# preset -> verb -> field -> value
+# preset -> verb -> option -> value. Whatever is not named keeps the default beside its use.
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "smoke": {
+        "run": {"preset": "smoke", "out": Path("results/smoke"), "games": ("coinrun",)},
         "collect": {
             "frames": 20_480,
             "transitions": 20_480,
@@ -25,25 +26,48 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "n_envs": 16,
             "n_steps": 64,
         },
+        "materialise": {"transitions": 20_000},
+        "fit": {"estimator": "mc", "diagnose": False, "allow_small_levels": True},
+        "label": {"allow_small_levels": True},
+        "train": {"encoder": "impala_small", "grad_steps": 20, "batch": 32, "checkpoint_every": 10},
+        "evaluate": {"n_seen": 8, "n_validation": 4, "n_test": 8},
     },
     "laptop": {
+        "run": {"preset": "laptop", "out": Path("results/laptop"), "games": ("coinrun",)},
         "collect": {"frames": 2_000_000, "transitions": 500_000, "encoder": "impala_small"},
+        "materialise": {"transitions": 100_000},
+        "fit": {"estimator": "mc", "allow_small_levels": True},
+        "label": {"allow_small_levels": True},
+        "train": {"encoder": "impala_small", "grad_steps": 700, "checkpoint_every": 100},
+        "evaluate": {"n_seen": 64, "n_validation": 0, "n_test": 64},
     },
     "study": {
+        "run": {"preset": "study", "out": Path("results/study"), "seeds": 3},
         "collect": {"frames": 2_000_000, "transitions": 500_000, "encoder": "impala_small"},
+        "fit": {"estimator": "td", "grad_steps": 5_000, "encoder": "impala_small"},
+        "train": {"encoder": "impala_small", "grad_steps": 5_000, "keep": 10},
     },
     "paper": {
+        "run": {"preset": "paper", "out": Path("results/paper"), "seeds": 5, "methods": ("all",)},
         "collect": {"frames": 25_000_000, "transitions": 5_000_000, "encoder": "impala"},
+        "fit": {"estimator": "td", "grad_steps": 100_000, "encoder": "impala", "q": True},
+        "train": {
+            "encoder": "impala",
+            "grad_steps": 1_000_000,
+            "batch": 1024,
+            "update": "alternating",
+            "checkpoint_every": 5_000,
+            "keep": 10,
+        },
     },
 }
 
 
-def with_preset(config: type[T], verb: str, preset: str | None, **overrides: Any) -> T:
-    """The dataclass with a preset's values, then the overrides."""
+def preset_values(verb: str, preset: str | None) -> dict[str, Any]:
+    """What a preset sets of a verb's options."""
     if preset is not None and preset not in PRESETS:
         raise UserError(f"unknown preset {preset!r}; choose one of {', '.join(PRESETS)}.")
-    chosen = PRESETS[preset].get(verb, {}) if preset else {}
-    return config(**{**chosen, **overrides})
+    return PRESETS[preset].get(verb, {}) if preset else {}
 
 
 def require_positive(config: Any, *names: str) -> None:

@@ -6,6 +6,7 @@ and keeps checkpoint.pt; with `q` also action_values.npy [n,A]. `--compare`: see
 """
 
 import contextlib
+import dataclasses
 import json
 import math
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import torch
 import tyro
 
 from gsf import cumulants, td
@@ -39,7 +41,7 @@ Array = npt.NDArray[Any]
 KIND, FORMAT = "gvf", 1
 MC_ROWS = 1 << 18  # whole episodes are added up in blocks of about this size
 # Options that do not change what comes out.
-PLACES = frozenset({"dataset", "out", "bootstrap", "device", "checkpoint_steps"})
+PLACES = frozenset({"dataset", "out", "bootstrap", "device", "checkpoint_every"})
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class FitConfig:
     """mc: a td fit whose values stand in for the future behind a cut; else labels are -1 there."""
     grad_steps: int = 5_000
     """td: gradient steps (paper: 100,000)."""
-    batch_size: int = 256
+    batch: int = 256
     """td: transitions per step."""
     lr: float = 3e-4
     """td: Adam's learning rate."""
@@ -73,13 +75,14 @@ class FitConfig:
     encoder: EncoderKind = "impala_small"
     """td: the GVF's own encoder f'."""
     q: bool = False
-    """td: SARSA, one output per action, ranked at the logged one (the paper's table), not V."""
-    checkpoint_steps: int = 500
+    """td: SARSA, one output per action, ranked at the logged one (the paper's table), not V; for
+    cumulants of one component only."""
+    checkpoint_every: int = 500
     """td: steps between checkpoints; the same command goes on from the last one."""
     allow_small_levels: bool = False
     """Accept declared levels without a single transition."""
-    device: str = "cpu"
-    """Where networks run: cpu or cuda."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where networks run; auto: a GPU if there is one."""
     diagnose: bool = True
     """Report correlation with the time left and predictability on held-out levels."""
     compare: bool = False
@@ -92,7 +95,7 @@ class FitConfig:
     """Labels for these reports only; `gsf label` has its own."""
 
     def __post_init__(self) -> None:
-        require_positive(self, "grad_steps", "batch_size", "lr", "target_rate", "checkpoint_steps")
+        require_positive(self, "grad_steps", "batch", "lr", "target_rate", "checkpoint_every")
         require_positive(self, "compare_rows", "n_bins")
         if not 0 <= self.gamma <= 1:
             raise UserError(f"--gamma must lie between 0 and 1, got {self.gamma}.")
@@ -105,6 +108,9 @@ class FitConfig:
 
 
 def fit(config: FitConfig) -> Path:
+    if config.device == "auto":
+        device: Literal["cpu", "cuda"] = "cuda" if torch.cuda.is_available() else "cpu"
+        config = dataclasses.replace(config, device=device)
     dataset = Dataset.open(config.dataset)
     check_levels(dataset, config.allow_small_levels)
     if config.compare:
@@ -292,11 +298,9 @@ def check_known_levels(dataset: Dataset, gvf: Path, manifest: dict[str, Any]) ->
 
 
 def _temporal_difference(dataset: Dataset, c: Array, config: FitConfig, out: Path) -> Array:
-    if config.q and c.shape[1] != 1:
-        raise UserError(f"--q needs a cumulant of one component, not {c.shape[1]}.")
     learner = td.learn(dataset, c, config, out)
     value = learner.values(dataset, np.arange(len(dataset)), dataset.level.astype(np.int64))
-    if config.q:
+    if value.shape[1] > 1:
         np.save(out / "action_values.npy", value[:, :, 0], allow_pickle=False)
     return logged_slot(value, dataset.action)
 

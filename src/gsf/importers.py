@@ -1,4 +1,4 @@
-"""A user's own data into datasets: folders of npz episodes, and Minari (gsf/minari_io.py).
+"""A user's own episodes (gsf/npz_io.py, gsf/minari_io.py) into datasets that train like Procgen's.
 
 Besides images, discrete actions and rewards GSF needs one thing: which context (site, device,
 level) an episode belongs to. Contexts become levels; whole contexts can be held out for
@@ -8,8 +8,6 @@ validation. An import looks at everything small first, then streams the frames.
 from __future__ import annotations
 
 import contextlib
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from tyro.conf import Positional
 
-from gsf.config import to_json
+from gsf.config import require_positive, to_json
 from gsf.layout import COLUMNS, Array, DatasetWriter, read_facts
 from gsf.runs import UserError, digest, digest_file, progress
 
@@ -57,6 +55,23 @@ class ImportConfig:
     seed: int = 0
     """Which contexts a share holds out."""
 
+    def __post_init__(self) -> None:
+        require_positive(self, "n_actions")
+
+
+@dataclass(frozen=True)
+class ExportConfig:
+    """Export a dataset to Minari, losslessly."""
+
+    dataset: Positional[Path]
+    """Dataset to export."""
+
+    out: Path
+    """Directory of the new Minari dataset."""
+
+    dataset_id: str | None = None
+    """Minari's name for it, [namespace/]name-v0; by default the directory's or the dataset's."""
+
 
 @dataclass(frozen=True)
 class Outline:
@@ -66,6 +81,7 @@ class Outline:
     context: Any
     n_steps: int
     n_frames: int  # n_steps, or one more: the observation after the last step
+    first_t: int = 0
 
 
 @dataclass(frozen=True)
@@ -75,7 +91,6 @@ class Episode:
     reward: Array
     terminated: bool  # at its last step
     truncated: bool
-    first_t: int = 0
 
 
 @dataclass(frozen=True)
@@ -89,7 +104,7 @@ class Source:
     n_actions: int
     outlines: Sequence[Outline]
     episodes: Callable[[], Iterator[Episode]]
-    levels: Sequence[Any] | None = None  # declared contexts, where the source knows of them
+    levels: Sequence[Any] = ()  # contexts declared in this order, if any were
 
 
 def import_data(config: ImportConfig) -> Path:
@@ -98,7 +113,8 @@ def import_data(config: ImportConfig) -> Path:
     inputs = {"source": _digest_files(source)}
     present = _sorted({outline.context for outline in source.outlines})
     held_out = _held_out(present, config)
-    parts = {config.out: [x for x in source.levels or present if x not in held_out]}
+    declared = dict.fromkeys([*source.levels, *present])
+    parts = {config.out: [context for context in declared if context not in held_out]}
     if held_out:
         parts[config.out.with_name(f"{config.out.name}-validation")] = _sorted(held_out)
     todo = {path: part for path, part in parts.items() if not _is_done(path, config, inputs)}
@@ -114,14 +130,23 @@ def import_data(config: ImportConfig) -> Path:
     return config.out
 
 
-def _look(config: ImportConfig) -> Source:
-    path = Path(config.source)
-    if config.format == "npz" or (config.format == "auto" and next(path.rglob("*.npz"), None)):
-        return read_npz(config)
-    if config.format == "auto" and path.exists() and not next(path.rglob("metadata.json"), None):
-        raise UserError(f"{path} holds neither .npz files nor a Minari dataset.")
-    from gsf.minari_io import read_minari
+def export_data(config: ExportConfig) -> Path:
+    from gsf.minari_io import write_minari
 
+    return write_minari(config)
+
+
+def _look(config: ImportConfig) -> Source:
+    from gsf.minari_io import read_minari
+    from gsf.npz_io import read_npz
+
+    if config.format != "auto":
+        return {"npz": read_npz, "minari": read_minari}[config.format](config)
+    path = Path(config.source)
+    if next(path.rglob("*.npz"), None):
+        return read_npz(config)
+    if path.exists() and not next(path.rglob("metadata.json"), None):
+        raise UserError(f"{path} holds neither .npz files nor a Minari dataset.")
     return read_minari(config)
 
 
@@ -219,7 +244,7 @@ class _Part:
             "reward": episode.reward,
             "level": np.full(n, self._level[outline.context]),
             "episode": np.full(n, i),
-            "t": step + episode.first_t,
+            "t": step + outline.first_t,
             "terminated": last & episode.terminated,
             "truncated": last & episode.truncated,
             "has_next": step + 1 < outline.n_frames,
@@ -239,7 +264,7 @@ def check_episode(outline: Outline, episode: Episode, source: Source) -> None:
     if episode.obs.dtype != np.uint8 or episode.obs.shape[1:] != source.obs_shape:
         raise UserError(
             f"{where} has {episode.obs.dtype} observations of shape {episode.obs.shape[1:]}; "
-            f"the others are uint8 {source.obs_shape}."
+            f"the source declares uint8 {source.obs_shape}."
         )
     if len(episode.obs) != outline.n_frames:
         raise UserError(f"{where} has {len(episode.obs)} observations, not {outline.n_frames}.")
@@ -256,12 +281,12 @@ def check_steps(where: str, action: Array, reward: Array, n_actions: int | None)
         raise UserError(f"{where} has no steps; remove it.")
     if reward.shape != action.shape or reward.dtype.kind not in "fiu":
         raise UserError(
-            f"{where} has {reward.dtype} rewards of shape {reward.shape} for {len(action)} actions; "
-            "gsf needs one number a step."
+            f"{where} has {reward.dtype} rewards of shape {reward.shape} for {len(action)} "
+            "actions; gsf needs one number a step."
         )
-    if not np.isfinite(reward.astype(np.float32)).all():
-        step = int(np.argmin(np.isfinite(reward.astype(np.float32))))
-        raise UserError(f"{where} has a reward that is not a finite number, at step {step}.")
+    finite = np.abs(reward.astype(np.float64)) <= np.finfo(np.float32).max
+    if not finite.all():
+        raise UserError(f"{where} has a reward that is not finite, at step {finite.argmin()}.")
     if action.min() < 0:
         raise UserError(f"{where} has a negative action, {action.min()}; actions count from 0.")
     if n_actions is not None and action.max() >= n_actions:
@@ -282,7 +307,7 @@ def one_value(values: Any, where: str, key: str) -> Any:
 
 
 def end_flag(values: Any, n_steps: int, where: str, key: str) -> bool:
-    """Whether an episode ended that way: one flag, or one a step, where only the last may be set."""
+    """Whether an episode ended that way: one flag, or one a step of which the last may be set."""
     flags = np.asarray(values)
     if (flags.size != 1 and flags.shape != (n_steps,)) or not np.isin(flags, (0, 1)).all():
         raise UserError(f"{where} has no clear {key!r}; give one flag, or one a step.")
@@ -310,112 +335,3 @@ def to_hwc(obs: Array) -> Array:
     if shape is not None and obs.ndim == 4 and shape != obs.shape[1:]:
         return np.moveaxis(obs, 1, -1)
     return obs if shape is None else obs.reshape(-1, *shape)
-
-
-def read_npz(config: ImportConfig) -> Source:
-    """One episode a file: obs [T or T+1,H,W,C], action [T], reward [T], and optionally its context
-    and terminated and truncated (one flag each, or [T]); without them an episode is terminated."""
-    folder = Path(config.source)
-    files = sorted(folder.rglob("*.npz"))
-    if not files:
-        raise UserError(f"{folder} holds no .npz files.")
-    with _npz(files[0]) as first:
-        by_folder = config.context not in _names(first) and files[0].parent != folder
-    outlines, shape_of, n_actions = [], {}, 1
-    for file in files:
-        with _npz(file) as archive:
-            shape = _npz_obs_shape(file, archive)
-            action, reward = _array(archive, "action"), _array(archive, "reward")
-            check_steps(str(file), action, reward, config.n_actions)
-            _npz_ends(file, archive, len(action))
-            if by_folder:
-                context = file.parent.relative_to(folder).as_posix()
-            else:
-                context = _npz_context(file, archive, config.context)
-        if shape[0] - len(action) not in (0, 1):
-            raise UserError(
-                f"{file} has {shape[0]} observations for {len(action)} actions; "
-                "an episode has as many, or one more."
-            )
-        shape_of.setdefault(image_shape(shape[1:]), file)
-        n_actions = max(n_actions, int(action.max()) + 1)
-        outlines.append(Outline(str(file), context, len(action), shape[0]))
-    (obs_shape, first_file), *others = shape_of.items()
-    if others:
-        raise UserError(
-            f"{others[0][1]} has images of shape {others[0][0]}, but {first_file} of {obs_shape}."
-        )
-    return Source(
-        name=folder.resolve().name,
-        root=folder,
-        files=files,
-        obs_shape=obs_shape,
-        n_actions=config.n_actions or n_actions,
-        outlines=outlines,
-        episodes=lambda: map(_npz_episode, files),
-    )
-
-
-@contextlib.contextmanager
-def _npz(file: Path) -> Iterator[zipfile.ZipFile]:
-    """Not np.load: it reads arrays whole, and the frames of the first look would be wasted."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            yield archive
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"{file} is not a readable .npz of plain arrays: {reason}.") from None
-
-
-def _names(archive: zipfile.ZipFile) -> set[str]:
-    return {name.removesuffix(".npy") for name in archive.namelist()}
-
-
-def _array(archive: zipfile.ZipFile, name: str) -> Array:
-    with archive.open(f"{name}.npy") as file:
-        array: Array = np.lib.format.read_array(file, allow_pickle=False)  # type: ignore[no-untyped-call]
-    return array
-
-
-def _npz_obs_shape(file: Path, archive: zipfile.ZipFile) -> tuple[int, ...]:
-    missing = {"obs", "action", "reward"} - _names(archive)
-    if missing:
-        has = ", ".join(sorted(_names(archive)))
-        raise UserError(f"{file} has no array {min(missing)!r}; it has {has or 'none'}.")
-    with archive.open("obs.npy") as stream:
-        version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
-        read = {(1, 0): np.lib.format.read_array_header_1_0}.get(
-            version, np.lib.format.read_array_header_2_0
-        )
-        shape, _, dtype = read(stream)
-    if dtype != np.uint8 or image_shape(shape[1:]) is None:
-        raise UserError(
-            f"{file} has {dtype} observations of shape {shape}; gsf needs uint8 images [T,H,W,C]."
-        )
-    return tuple(shape)
-
-
-def _npz_context(file: Path, archive: zipfile.ZipFile, key: str) -> Any:
-    if key not in _names(archive):
-        raise UserError(
-            f"{file} has no {key!r} to tell its context; choose one of its arrays "
-            f"({', '.join(sorted(_names(archive)))}) with --context, or use sub-folders."
-        )
-    return one_value(_array(archive, key), str(file), key)
-
-
-def _npz_ends(file: Path, archive: zipfile.ZipFile, n_steps: int) -> tuple[bool, bool]:
-    flags = {
-        key: end_flag(_array(archive, key), n_steps, str(file), key)
-        for key in ("terminated", "truncated")
-        if key in _names(archive)
-    }
-    truncated = flags.get("truncated", False)
-    return flags.get("terminated", not truncated), truncated
-
-
-def _npz_episode(file: Path) -> Episode:
-    with _npz(file) as archive:
-        action, reward = _array(archive, "action"), _array(archive, "reward")
-        ends = _npz_ends(file, archive, len(action))
-        return Episode(to_hwc(_array(archive, "obs")), action, reward, *ends)

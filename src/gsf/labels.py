@@ -91,13 +91,6 @@ class Labels:
         """Labels per observation."""
         return self.label.shape[1] if self.label.ndim == 2 else 1
 
-    def of(self, index: Tensor, level: Tensor) -> Tensor:
-        """Labels of a minibatch, int64 [n] or [n,d], by the quantiles that were asked for."""
-        if self.quantiles == "dataset":
-            return self.label[index].long()
-        label: Tensor = batch_labels(self.values[index], level, self.n_bins)
-        return label
-
 
 def load_labels(path: Path, dataset: Dataset) -> Labels:
     """The labels in `path`, refused unless they are of this very dataset."""

@@ -72,7 +72,7 @@ class DatasetWriter:
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_disk_full_is_the_users(self.path))
+            stack.enter_context(full_disk_is_named(self.path))
             self._directory = stack.enter_context(atomic_directory(self.path))
             needed = self.n_frames * self._frame_bytes
             free = shutil.disk_usage(self._directory).free
@@ -162,7 +162,7 @@ class DatasetWriter:
 
 
 @contextlib.contextmanager
-def _disk_full_is_the_users(path: Path) -> Iterator[None]:
+def full_disk_is_named(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

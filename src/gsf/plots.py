@@ -5,6 +5,7 @@ Every figure of returns says its split, action mode and seeds, and warns of too 
 """
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 
-from gsf.returns import REFERENCES, in_order
+from gsf.returns import REFERENCES, Array, in_order
 from gsf.runs import digest
 from gsf.stats import FEW_SEEDS
 
@@ -58,6 +60,7 @@ _COLOURS = {
 _SPARE = ("#2e7d5b", "#e8a0b8", "#6b7f1e", "#1f5f8b", "#f0b27a")
 _MARKERS = "os^vDPX*<>phd8H"
 _WARNING = "#b00020"
+_HALO = [withStroke(linewidth=2.2, foreground="white")]  # black lines stay visible on dark bars
 
 
 def colour(method: str) -> str:
@@ -92,8 +95,8 @@ def describe(frame: pd.DataFrame) -> str:
     seeds = sorted({min(_seeds(frame), default=0), max(_seeds(frame), default=0)})
     parts = [f"{frame['split'].iloc[0]} levels", f"{frame['mode'].iloc[0]} actions"]
     parts.append(f"{'-'.join(map(str, seeds))} seed{'s' if seeds != [1] else ''}")
-    if "n_games" in frame:
-        parts.append(f"{frame['n_games'].max()} game{'s' if frame['n_games'].max() != 1 else ''}")
+    n_games = frame["n_games"].max() if "n_games" in frame else frame["game"].nunique()
+    parts.append(f"{n_games} game{'s' if n_games != 1 else ''}")
     return ", ".join(parts)
 
 
@@ -110,7 +113,7 @@ def new_figure(
     figure = Figure(figsize=(width, height), layout="constrained")
     notes = list(dict.fromkeys(describe(frame) for frame in frames)) + ([note] if note else [])
     if notes:
-        text = "; ".join(notes)
+        text = textwrap.fill("; ".join(notes), int(19 * width))
         figure.supxlabel(text, x=0.01, ha="left", fontsize=6.5, color="#555555")
     warnings = [caveat(frame) for frame in frames if caveat(frame)]
     if warnings:
@@ -133,7 +136,7 @@ def save(figure: Figure, stem: Path) -> list[Path]:
     return paths
 
 
-def _errors(frame: pd.DataFrame) -> np.ndarray:
+def _errors(frame: pd.DataFrame) -> Array:
     """[2, n] lengths down and up; a percentile interval need not hold its point estimate."""
     return np.maximum([frame["value"] - frame["low"], frame["high"] - frame["value"]], 0)
 
@@ -161,7 +164,9 @@ def intervals(aggregates: pd.DataFrame) -> Figure:
         frame = aggregates[aggregates["statistic"] == statistic].set_index("method").loc[methods]
         for y, (method, row) in enumerate(frame.iterrows()):
             ax.barh(y, row["high"] - row["low"], 0.62, row["low"], color=colour(str(method)))
-            ax.plot([row["value"]] * 2, [y - 0.38, y + 0.38], color="black", linewidth=1.4)
+            line: Any = {"color": "black", "linewidth": 1.2, "path_effects": _HALO}
+            ax.plot([row["value"]] * 2, [y - 0.38, y + 0.38], **line)
+        ax.use_sticky_edges = False
         ax.set_title(_NAMES.get(statistic, statistic))
         ax.grid(axis="y", visible=False)
         ax.set_xlabel(aggregates["unit"].iloc[0])
@@ -181,16 +186,16 @@ def box(ratios: pd.DataFrame) -> Figure:
     ax = figure.subplots()
     values = [usable.loc[usable["method"] == m, "value"].to_numpy() for m in methods]
     if values:
-        drawn = ax.boxplot(
-            values, positions=range(len(methods)), widths=0.6, showfliers=False, showmeans=True,
-            patch_artist=True, medianprops={"color": "black"}, manage_ticks=False,
-            meanprops={"marker": "o", "markerfacecolor": "white", "markeredgecolor": "black"},
-        )  # fmt: skip
+        black: Any = {"medianprops": {"color": "black"}, "showfliers": False, "manage_ticks": False}
+        place: Any = {"positions": range(len(methods)), "widths": 0.6}
+        drawn = ax.boxplot(values, patch_artist=True, **place, **black)
         for patch, method in zip(drawn["boxes"], methods, strict=True):
-            patch.set(facecolor=colour(method), alpha=0.75)
-    for x, runs in enumerate(values):
-        spread = np.linspace(-0.2, 0.2, len(runs)) if len(runs) > 1 else np.zeros(1)
-        ax.plot(x + spread, runs, ".", color="black", alpha=0.35, markersize=2.5, linewidth=0)
+            patch.set(facecolor=colour(method), alpha=0.6)
+    for x, (method, runs) in enumerate(zip(methods, values, strict=True)):
+        aside = (np.arange(len(runs)) * 0.618 % 1 - 0.5) * 0.4  # even, and not in order of games
+        ax.plot(x + aside, runs, ".", color="black", alpha=0.35, markersize=2.5)
+        face = "white" if len(runs) > 1 else colour(method)
+        ax.plot(x, runs.mean(), "o", color="black", mfc=face, markersize=6, zorder=4)
     ax.axhline(1, color="black", linestyle=":", linewidth=1)
     ax.grid(axis="x", visible=False)
     ax.set_ylabel(ratios["unit"].iloc[0] if len(ratios) else "")
@@ -198,10 +203,10 @@ def box(ratios: pd.DataFrame) -> Figure:
     return figure
 
 
-def _lines(ax: Axes, frame: pd.DataFrame, x: str, **options: Any) -> None:
-    """One line with its band per method, labelled, the highest at the end first in the legend."""
-    order = frame.groupby("method", observed=True)["value"].agg("last").sort_values()
-    for method in order.index[::-1]:
+def _lines(ax: Axes, frame: pd.DataFrame, x: str, rank: str, **options: Any) -> None:
+    """One line with its band per method; the legend goes from the best down (by `rank`)."""
+    best = frame.groupby("method", observed=True)["value"].agg(rank).sort_values(ascending=False)
+    for method in best.index:
         line = frame[frame["method"] == method].sort_values(x)
         style = {"color": colour(method), "label": method, **options}
         if method in REFERENCES:
@@ -210,8 +215,8 @@ def _lines(ax: Axes, frame: pd.DataFrame, x: str, **options: Any) -> None:
             style["marker"] = marker(method)
         ax.plot(line[x], line["value"], **style)
         if method not in REFERENCES:
-            band = {"color": colour(method), "alpha": 0.13, "linewidth": 0}
-            ax.fill_between(line[x], line["low"], line["high"], **band)
+            band = ax.fill_between(line[x], line["low"], line["high"], linewidth=0)
+            band.set(color=colour(method), alpha=0.13)
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=7.5)
 
 
@@ -221,7 +226,7 @@ def curves(frame: pd.DataFrame) -> Figure:
     figure = new_figure(3.4, frame, note=_INTERVALS)
     ax = figure.subplots()
     if len(frame):
-        _lines(ax, frame, "step", marker="o")
+        _lines(ax, frame, "step", "last", marker="o")
         statistic = str(frame["statistic"].iloc[0])
         ax.set_ylabel(f"{_NAMES.get(statistic, statistic)} {frame['unit'].iloc[0]}")
     ax.set_xlabel("gradient steps")
@@ -233,8 +238,7 @@ def profiles(frame: pd.DataFrame) -> Figure:
     """Performance profiles: share of runs above each score."""
     figure = new_figure(3.4, frame, note=_INTERVALS)
     ax = figure.subplots()
-    area = frame.groupby("method", observed=True)["value"].transform("sum")
-    _lines(ax, frame.assign(area=area).sort_values("area", kind="stable"), "threshold")
+    _lines(ax, frame, "threshold", "sum")
     ax.set_xlabel(frame["unit"].iloc[0])
     ax.set_ylabel("share of runs above it")
     ax.set_ylim(0, 1.02)
@@ -249,7 +253,7 @@ def per_game(seen: pd.DataFrame, unseen: pd.DataFrame) -> Figure:
     columns = min(4, len(games))
     rows = math.ceil(len(games) / columns)
     height = 0.7 + rows * (0.45 + 0.15 * len(methods))
-    note = "filled: unseen, outlined: seen; whiskers are " + _INTERVALS
+    note = "filled: unseen, outlined: seen; " + _INTERVALS
     figure = new_figure(height, unseen, seen, note=note)
     axes, left = panels(figure, len(games), columns, sharey=True)
     for ax, game in zip(axes, games, strict=True):
@@ -262,8 +266,9 @@ def per_game(seen: pd.DataFrame, unseen: pd.DataFrame) -> Figure:
             face = {"color": "none", "edgecolor": colours} if is_seen else {"color": colours}
             ax.barh(y, here["value"], 0.78 if is_seen else 0.62, **face)
             if not is_seen:
-                bars = {"fmt": "none", "ecolor": "#333333", "elinewidth": 0.9}
-                ax.errorbar(here["value"], y, xerr=_errors(here), **bars)
+                bars = ax.errorbar(here["value"], y, xerr=_errors(here), fmt="none", ecolor="black")
+                for whisker in bars[2]:
+                    whisker.set(linewidth=1, path_effects=_HALO)
         ax.axvline(0, color="black", linewidth=0.8)
     for ax in left:
         _methods_on(ax.yaxis, methods, fontsize=6.5)
@@ -280,9 +285,11 @@ def improvement(frame: pd.DataFrame) -> Figure:
     ax = figure.subplots()
     for y, (method, row) in enumerate(frame.set_index("method").loc[methods].iterrows()):
         ax.plot([row["low"], row["high"]], [y, y], color=colour(str(method)), linewidth=3)
-        ax.plot(row["value"], y, marker(str(method)), color=colour(str(method)), markersize=6)
+        point: Any = {"color": colour(str(method)), "markersize": 6, "clip_on": False}
+        ax.plot(row["value"], y, marker(str(method)), **point)
     ax.axvline(0.5, color="black", linestyle=":", linewidth=1)
     ax.set_xlim(-0.02, 1.02)
+    ax.set_ylim(-0.6, len(methods) - 0.4)
     ax.grid(axis="y", visible=False)
     ax.set_xlabel(f"P(method > {frame['baseline'].iloc[0]})" if len(frame) else "")
     _methods_on(ax.yaxis, methods)

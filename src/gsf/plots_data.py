@@ -79,7 +79,8 @@ def _terms(ax: Axes, by_bins: Mapping[int, Mapping[str, float]], total: str) -> 
         ax.plot(bins, values, color=hue, linestyle=line, marker=point, label=name)
     sums = [sum(by_bins[k].values()) for k in bins]
     ax.plot(bins, sums, color="black", linewidth=2, label=total)
-    ax.set_ylim(0, max(sums) * 1.12)
+    ax.set_ylim(-0.03 * max(sums), max(sums) * 1.12)
+    ax.set_xticks(bins)
     ax.set_xlabel("number of bins K")
     ax.legend(fontsize=7.5, loc="center right")
 
@@ -93,7 +94,8 @@ def visits(
     `bounds` are lower bounds on the GVF at these counts [bins], by form: "printed", "proof".
     """
     table = np.atleast_2d(np.asarray(counts, dtype=float))
-    figure = new_figure(2.8, note=f"{what}; whiskers: 10-90 % of {len(table)} level(s)")
+    spread = f"; whiskers: 10-90 % of {len(table)} levels" if len(table) > 1 else ""
+    figure = new_figure(2.8, note=what + spread)
     ax, *rest = figure.subplots(1, 2 if bounds else 1, squeeze=False)[0]
     middle = table.mean(axis=0)
     ends = np.quantile(table, [0.1, 0.9], axis=0)
@@ -130,8 +132,9 @@ def label_histogram(
         ax.axhline(1 / len(share), color="black", linestyle=":", linewidth=1)
         ax.set_xticks(range(len(share)))
         ax.grid(axis="x", visible=False)
-        without = (ignored or {}).get(name)
-        ax.set_title(name if without is None else f"{name} ({without:.1%} without)")
+        ax.set_title(name)
+        if name in (ignored or {}):
+            ax.set_title(f"{(ignored or {})[name]:.1%} ignored", loc="right", fontsize=6.5)
     for ax in left:
         ax.set_ylabel("share")
     for ax in axes[-columns:]:
@@ -154,6 +157,6 @@ def cost(seconds: Mapping[str, Sequence[float]], baseline: str = "cql", where: s
     ax.axvline(1, color="black", linestyle=":", linewidth=1)
     ax.margins(x=0.12)
     ax.grid(axis="y", visible=False)
-    ax.set_xlabel(f"time per gradient step / {baseline}'s ({unit * 1000:.3g} ms)")
+    ax.set_xlabel(f"time per gradient step / {baseline}'s ({unit:.3g} s)")
     ax.yaxis.set_ticks(range(len(methods)), methods)
     return figure

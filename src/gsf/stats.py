@@ -110,12 +110,11 @@ def aggregates(replicates: Replicates) -> pd.DataFrame:
             "statistic": statistic,
             **replicates.estimate(statistic, method, source.games),
             "n_seeds": source.n_seeds(method),
-            "n_games": len(source.games),
         }
         for method in source.methods
         for statistic in STATISTICS
     ]
-    return _frame(records, source)
+    return _frame(records, source).assign(n_games=len(source.games))
 
 
 def per_game(replicates: Replicates, raw: bool = False) -> pd.DataFrame:
@@ -147,7 +146,7 @@ def profiles(replicates: Replicates, thresholds: Array | None = None) -> pd.Data
             estimate = _estimate((point[method] > threshold).mean(), (draws > threshold).mean(1))
             records.append({"method": method, "threshold": threshold, **estimate})
             records[-1]["n_seeds"] = source.n_seeds(method)
-    return _frame(records, source)
+    return _frame(records, source).assign(n_games=len(source.games))
 
 
 def improvement(replicates: Replicates, baseline: str = "cql") -> pd.DataFrame:
@@ -166,7 +165,7 @@ def improvement(replicates: Replicates, baseline: str = "cql") -> pd.DataFrame:
         estimate = _estimate(np.mean(value), np.mean([_beats(x, y) for x, y in draws], axis=0))
         n_seeds = min(source.n_seeds(method), source.n_seeds(baseline))
         records.append({"method": method, "baseline": baseline, **estimate, "n_seeds": n_seeds})
-    return _frame(records, source, "probability")
+    return _frame(records, source, "probability").assign(n_games=len(source.games))
 
 
 def _beats(x: Array, y: Array) -> Array:
@@ -307,9 +306,8 @@ def curves(
             if set(last.games) <= set(by_game):
                 estimate = at_step.estimate(statistic, method, last.games)
                 records.append({"method": method, "step": int(step), **estimate})
-                n_seeds = at_step.scores.n_seeds(method, last.games)
-                records[-1] |= {"n_seeds": n_seeds, "n_games": len(last.games)}
-    return _frame(records, last).assign(statistic=statistic)
+                records[-1]["n_seeds"] = at_step.scores.n_seeds(method, last.games)
+    return _frame(records, last).assign(statistic=statistic, n_games=len(last.games))
 
 
 def ablation(
@@ -334,4 +332,5 @@ def ablation(
         estimate = replicates.estimate(statistic, methods[0], games)
         n_seeds = found.n_seeds(methods[0], games)
         records.append({"setting": name, "method": methods[0], **estimate, "n_seeds": n_seeds})
-    return _frame(records, next(iter(arranged.values()))).assign(statistic=statistic)
+    frame = _frame(records, next(iter(arranged.values())))
+    return frame.assign(statistic=statistic, n_games=len(games))

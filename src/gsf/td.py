@@ -5,6 +5,7 @@ computed. PopArt keeps every level's and component's targets at the same scale. 
 holds one GVF per action (SARSA), else one. Used by the stage `gsf fit` (gvf.py).
 """
 
+import contextlib
 import copy
 import json
 from pathlib import Path
@@ -233,11 +234,12 @@ def usable_rows(dataset: Dataset, q: bool) -> Array:
 
 def learn(dataset: Dataset, cumulants: Array, config: "FitConfig", out: Path) -> TDLearner:
     """Trains for `config.grad_steps`, from the checkpoint in `out` if there is one."""
+    q = config.q and cumulants.shape[1] == 1
     shape = {
         "obs_shape": list(dataset.obs_shape),
         "encoder": config.encoder,
         "levels": list(dataset.levels),
-        "n_slots": dataset.n_actions if config.q else 1,
+        "n_slots": dataset.n_actions if q else 1,
         "d": cumulants.shape[1],
     }
     learner, step = TDLearner(shape, config.seed, config.lr, config.device), 0
@@ -245,15 +247,17 @@ def learn(dataset: Dataset, cumulants: Array, config: "FitConfig", out: Path) ->
         state = load_checkpoint(out / "checkpoint.pt")
         learner.load(state)
         step = state["step"]
-    usable, following = usable_rows(dataset, config.q), next_rows(dataset)
+    usable, following = usable_rows(dataset, q), next_rows(dataset)
     if not len(usable):
         raise UserError(f"{dataset.path} has no transition with a next observation or an end.")
-    metrics = Metrics(out, step)
-    with progress(f"fit {config.cumulant}", config.grad_steps) as advance:
+    with (
+        contextlib.closing(Metrics(out, step)) as metrics,
+        progress(f"fit {config.cumulant}", config.grad_steps) as advance,
+    ):
         for now in range(step + 1, config.grad_steps + 1):
-            rows = usable[learner.rng.integers(len(usable), size=config.batch_size)]
+            rows = usable[learner.rng.integers(len(usable), size=config.batch)]
             slot, next_slot = np.zeros((2, len(rows)), np.int64)
-            if config.q:
+            if q:
                 slot = dataset.action[rows].astype(np.int64)
                 next_slot = dataset.action[np.maximum(following[rows], 0)].astype(np.int64)
             info = learner.update(
@@ -272,8 +276,7 @@ def learn(dataset: Dataset, cumulants: Array, config: "FitConfig", out: Path) ->
                 )
             if now % LOG_STEPS == 0 or now == config.grad_steps:
                 metrics.write(now, info)
-            if now % config.checkpoint_steps == 0 or now == config.grad_steps:
+            if now % config.checkpoint_every == 0 or now == config.grad_steps:
                 save_checkpoint(out / "checkpoint.pt", {**learner.state(), "step": now})
             advance(now, loss=info["gvf/loss"])
-    metrics.close()
     return learner

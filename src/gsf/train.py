@@ -4,13 +4,14 @@ Out: a run directory with manifest.json, metrics.jsonl, tensorboard/, checkpoint
 go on exactly), checkpoints/step_<N>.pt (kept networks) and DONE. The same command resumes.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import json
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Self
 
@@ -121,7 +122,7 @@ def train(config: TrainConfig) -> Path:
                 seed=config.seed,
                 obs_shape=list(dataset.obs_shape),
                 n_actions=dataset.n_actions,
-                reward_scale=learner.reward_scale,
+                reward_scale=learner.spec.reward_scale,
             )
         _loop(config, dataset, learner, rng)
     return config.out
@@ -171,55 +172,73 @@ def kept_steps(grad_steps: int, keep: int) -> set[int]:
     return {math.ceil(grad_steps * (i + 1) / keep) for i in range(keep)}
 
 
+@dataclass
+class _Position:
+    """Where a run is, beyond its networks."""
+
+    step: int = 0
+    seconds: float = 0.0
+    sums: dict[str, float] = field(default_factory=dict)  # of metrics since their last row
+
+
 def _loop(
     config: TrainConfig, dataset: Dataset, learner: Learner, rng: np.random.Generator
 ) -> None:
-    latest = config.out / "checkpoint.pt"
-    step, seconds, sums = 0, 0.0, dict[str, float]()
-    if latest.is_file():
-        state = load_run_checkpoint(latest, config.method)
-        learner.load(state)
-        rng.bit_generator.state = json.loads(state["rng"])
-        step, seconds, sums = state["step"], state["seconds"], state["sums"]
+    at = _resume(config, learner, rng)
+    saved, started = at.step, time.monotonic() - at.seconds
     n_levels = config.n_levels or learner.n_levels
     keep = kept_steps(config.grad_steps, config.keep)
-    start, good = time.monotonic() - seconds, step
-    metrics = Metrics(config.out, step)
-    with progress(f"train {config.method}", config.grad_steps) as advance:
-        while step < config.grad_steps:
+    with (
+        contextlib.closing(Metrics(config.out, at.step)) as metrics,
+        progress(f"train {config.method}", config.grad_steps) as advance,
+    ):
+        while at.step < config.grad_steps:
             info = learner.update(dataset.sample(config.batch, rng, n_levels), rng)
-            step, last = step + 1, step + 1 == config.grad_steps
             values = {name: float(value) for name, value in info.items()}
-            _check_losses(values, step, good, latest)
-            sums = {name: sums.get(name, 0.0) + value for name, value in values.items()}
-            seconds = time.monotonic() - start
-            if step % config.log_every == 0 or last:
-                n = (step - 1) % config.log_every + 1
-                means = {name: total / n for name, total in sums.items()}
-                metrics.write(step, {**means, "train/seconds": seconds})
-                sums = {}
-            if step % config.checkpoint_every == 0 or step in keep or last:
+            at.step, at.seconds = at.step + 1, time.monotonic() - started
+            last = at.step == config.grad_steps
+            terms = {name: x for name, x in values.items() if name.endswith("/loss")}
+            for name, value in terms.items():
+                if not abs(value) <= DIVERGED:  # also NaN
+                    raise _diverged(config, f"{name} is {value:g}", at.step, saved)
+            at.sums = {name: at.sums.get(name, 0.0) + x for name, x in values.items()}
+            if at.step % config.log_every == 0 or last:
+                n = (at.step - 1) % config.log_every + 1
+                means = {name: total / n for name, total in at.sums.items()}
+                metrics.write(at.step, {**means, "train/seconds": at.seconds})
+                at.sums = {}
+            if at.step % config.checkpoint_every == 0 or at.step in keep or last:
                 if not learner.finite():
-                    raise _diverged("a weight is not finite", step, good, latest)
-                header = {"method": config.method, "step": step, "seconds": seconds}
-                if step in keep:
-                    kept = config.out / "checkpoints" / f"step_{step}.pt"
-                    save_checkpoint(kept, {**header, **learner.networks()})
-                position = {"sums": sums, "rng": json.dumps(rng.bit_generator.state)}
-                save_checkpoint(latest, {**header, **position, **learner.state()})
-                good = step
-            advance(step, **{name: x for name, x in values.items() if name.endswith("/loss")})
-    metrics.close()
-    mark_done(config.out, step=step, seconds=seconds)
-    print(f"{config.out}: {config.method}, {step:,} steps in {seconds:,.0f} s")
+                    raise _diverged(config, "a weight is not finite", at.step, saved)
+                _save(config, learner, rng, at, keep=at.step in keep)
+                saved = at.step
+            advance(at.step, **terms)
+    mark_done(config.out, step=at.step, seconds=at.seconds)
+    print(f"{config.out}: {config.method}, {at.step:,} steps in {at.seconds:,.0f} s")
 
 
-def _check_losses(values: Mapping[str, float], step: int, good: int, latest: Path) -> None:
-    for name, value in values.items():
-        if name.endswith("/loss") and not abs(value) <= DIVERGED:  # also NaN
-            raise _diverged(f"{name} is {value:g}", step, good, latest)
+def _save(
+    config: TrainConfig, learner: Learner, rng: np.random.Generator, at: _Position, keep: bool
+) -> None:
+    position = {"method": config.method, **dataclasses.asdict(at)}
+    if keep:
+        kept = config.out / "checkpoints" / f"step_{at.step}.pt"
+        save_checkpoint(kept, {**position, **learner.networks()})
+    position["rng"] = json.dumps(rng.bit_generator.state)
+    save_checkpoint(config.out / "checkpoint.pt", {**position, **learner.state()})
 
 
-def _diverged(what: str, step: int, good: int, latest: Path) -> UserError:
-    kept = f"the last good checkpoint, of step {good}, is kept in {latest}" if good else "none kept"
+def _resume(config: TrainConfig, learner: Learner, rng: np.random.Generator) -> _Position:
+    latest = config.out / "checkpoint.pt"
+    if not latest.is_file():
+        return _Position()
+    state = load_run_checkpoint(latest, config.method)
+    learner.load(state)
+    rng.bit_generator.state = json.loads(state["rng"])
+    return _Position(state["step"], state["seconds"], state["sums"])
+
+
+def _diverged(config: TrainConfig, what: str, step: int, saved: int) -> UserError:
+    latest = config.out / "checkpoint.pt"
+    kept = f"the last good checkpoint, of step {saved}, is {latest}" if saved else "nothing is kept"
     return UserError(f"training diverged at step {step}: {what}; {kept}. Try a lower --lr.")

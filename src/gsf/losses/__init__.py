@@ -23,6 +23,7 @@ from gsf.nets import Z_DIM, Encoder
 from gsf.runs import UserError
 
 Info = dict[str, Tensor | float]
+REWARD_CLIP = 10.0  # after scaling
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class Spec:
     gamma: float = 0.99
     z_dim: int = Z_DIM
     labels: Labels | None = None  # for a loss that needs them
+    reward_scale: float = 1.0  # spread of the dataset's returns: the unit of reward
+
+    def scaled(self, reward: Tensor) -> Tensor:
+        """Raw rewards as TD learns from them."""
+        return (reward / self.reward_scale).clamp(-REWARD_CLIP, REWARD_CLIP)
 
 
 @dataclass

@@ -1,0 +1,251 @@
+"""Stage: everything, for games x methods x seeds, here or on a Ray cluster (its only import).
+
+Out: <game>/dataset, gvf-*, labels-*, <method>/seed<k> (runs with their returns.csv), report/.
+Every stage is skipped where its output is complete and resumed where it was killed, so that the
+same command goes on. A run that fails is named in the table; the others go on.
+"""
+
+import itertools
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from gsf import cumulants, losses, stats
+from gsf.config import Preset, from_json, preset_values, require_positive, to_json
+from gsf.evaluate import EvaluateConfig, evaluate
+from gsf.games import GAMES, find_game
+from gsf.gvf import FitConfig, fit
+from gsf.labels import LabelConfig, label
+from gsf.materialise import MaterialiseConfig, materialise
+from gsf.recording import SHIPPED, Recording, list_shipped
+from gsf.returns import MODES, gather, scores
+from gsf.runs import UserError, console
+from gsf.train import TrainConfig, train
+
+STAGES: dict[str, Any] = {
+    "materialise": MaterialiseConfig,
+    "fit": FitConfig,
+    "label": LabelConfig,
+    "train": TrainConfig,
+    "evaluate": EvaluateConfig,
+}
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Compare methods: materialise, fit, label, train, evaluate and report, resumable."""
+
+    out: Path = Path("results/run")
+    """Directory of all results; the same command goes on where it was stopped."""
+    preset: Preset = "laptop"
+    """Sizes of every stage: smoke (a minute), laptop (15 minutes), study (CPU days), paper."""
+    games: tuple[str, ...] = ()
+    """Games; by default all with a shipped recording."""
+    methods: tuple[str, ...] = ("bc", "cql", "gsf-reward")
+    """Methods (`all` for every one)."""
+    seeds: int = 1
+    """Seeds 0..seeds-1 of every method."""
+    recordings: tuple[str, ...] = ()
+    """Recording files instead of the shipped ones; each says its game itself."""
+    set: tuple[str, ...] = ()
+    """Any option of a stage or a loss: train.grad_steps=1000 fit.gamma=0.9 gsf.tau=0.1 ..."""
+    ray: bool = False
+    """Spread the runs over a Ray cluster (pip install 'gsf[cluster]') that shares this disk."""
+    report: bool = True
+    """Write report.html at the end."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "seeds")
+
+    def stage(self, name: str, loss: str | None = None, **given: Any) -> Any:
+        """A stage's options: its defaults, the preset's, those given, then --set."""
+        chosen = to_json(STAGES[name](**{**preset_values(name, self.preset), **given}))
+        for owner, option, value in map(_parse_setting, self.set):
+            if owner == name:
+                chosen[option] = value
+            elif owner == loss:
+                chosen["loss"] = {**(chosen["loss"] or {}), option: value}
+        return from_json(STAGES[name], chosen)
+
+
+def _parse_setting(word: str) -> tuple[str, str, Any]:
+    key, given, text = word.partition("=")
+    owner, _, option = key.partition(".")
+    owners = [*STAGES, *losses.names()]
+    if not (given and option and owner in owners):
+        raise UserError(
+            f"--set {word} is not owner.option=value with an owner among {', '.join(owners)}."
+        )
+    try:
+        return owner, option, json.loads(text)
+    except ValueError:
+        return owner, option, text
+
+
+@dataclass(frozen=True)
+class Job:
+    """One method and seed on one game's dataset."""
+
+    game: str
+    method: str
+    seed: int
+    home: Path  # directory of the game
+    config: RunConfig
+
+    def __str__(self) -> str:
+        return f"{self.game} {self.method} seed {self.seed}"
+
+    def __call__(self) -> str | None:
+        """Trains and evaluates; returns what went wrong, if it is the run's own fault."""
+        try:
+            labels = self._labels()
+            loss, _ = losses.parse_method(self.method)
+            run = train(
+                self.config.stage(
+                    "train",
+                    loss,
+                    dataset=self.home / "dataset",
+                    out=self.home / self.method / f"seed{self.seed}",
+                    labels=labels,
+                    method=self.method,
+                    seed=self.seed,
+                )
+            )
+            evaluate(self.config.stage("evaluate", agent=str(run)))
+        except UserError as error:
+            return str(error)
+        return None
+
+    def _labels(self) -> Path | None:
+        """The labels the method needs: made once, or for each seed where chance has a part."""
+        _, cumulant = losses.parse_method(self.method)
+        if cumulant is None:
+            return None
+        fitted = self.config.stage("fit", dataset=self.home / "dataset", out=Path())
+        by_chance = fitted.estimator == "td" or cumulants.find(cumulant).random
+        seed = self.seed if by_chance else 0
+        name = f"{cumulant}-{fitted.estimator}" + (f"-seed{seed}" if by_chance else "")
+        gvf = fit(replace(fitted, cumulant=cumulant, seed=seed, out=self.home / f"gvf-{name}"))
+        out = self.home / f"labels-{name}"
+        return label(self.config.stage("label", gvf=gvf, out=out))
+
+
+def run(config: RunConfig) -> Path:
+    recordings = _recordings(config)
+    methods = _methods(config.methods)
+    for game, recording in recordings.items():
+        home = config.out / game
+        materialise(config.stage("materialise", recording=recording, out=home / "dataset"))
+        _reference_rows(config, game, recording)
+    jobs = [
+        Job(game, method, seed, config.out / game, config)
+        for game, seed, method in itertools.product(recordings, range(config.seeds), methods)
+    ]
+    failures = _on_ray(jobs) if config.ray else _here(jobs)
+    for job, failure in failures.items():
+        console.print(f"[red]failed:[/] {job}: {failure}", soft_wrap=True)
+    print_summary(config.out)
+    if config.report:
+        from gsf.report import ReportConfig, report
+
+        page = report(ReportConfig(runs=(config.out,), out=config.out / "report"))
+        print(f"open {page}")
+    if failures:
+        raise UserError(f"{len(failures)} of {len(jobs)} runs failed; the others are in the table.")
+    return config.out
+
+
+def _here(jobs: list[Job]) -> dict[Job, str]:
+    failures = {}
+    for number, job in enumerate(jobs, 1):
+        console.rule(f"{number}/{len(jobs)} {job}")
+        if failure := job():
+            failures[job] = failure
+    return failures
+
+
+def _on_ray(jobs: list[Job]) -> dict[Job, str]:
+    try:
+        import ray
+    except ImportError:
+        raise UserError("--ray needs Ray: pip install 'gsf[cluster]'.") from None
+    ray.init(ignore_reinit_error=True)
+    results = ray.get([ray.remote(job.__call__).remote() for job in jobs])
+    return {job: failure for job, failure in zip(jobs, results, strict=True) if failure}
+
+
+def _recordings(config: RunConfig) -> dict[str, str]:
+    """Game -> recording, of the games asked for."""
+    given = config.recordings or tuple(p.stem for p in list_shipped() if p.stem in GAMES)
+    found = {Recording.load(name).game: name for name in given}
+    games = config.games or tuple(found)
+    for game in games:
+        find_game(game)
+        if game not in found:
+            raise UserError(
+                f"no recording of {game} is shipped; make one with `gsf collect --game {game}` "
+                "and name it with --recordings."
+            )
+    return {game: found[game] for game in games}
+
+
+def _methods(asked: tuple[str, ...]) -> tuple[str, ...]:
+    methods = tuple(all_methods()) if asked == ("all",) else asked
+    for method in methods:
+        losses.parse_method(method)
+    return methods
+
+
+def all_methods() -> list[str]:
+    """Every method there is, a loss on labels once per built-in cumulant."""
+    found = ["bc", "cql"]
+    for name in losses.names():
+        by_labels = "labels" in losses.find(name).needs
+        found += [f"{name}-{c}" for c in cumulants.names()] if by_labels else [name]
+    return found
+
+
+def _reference_rows(config: RunConfig, game: str, recording: str) -> None:
+    """Random play and, where its weights are at hand, the policy that was recorded."""
+    out = config.out / game / "random" / "returns.csv"
+    evaluate(config.stage("evaluate", agent="random", game=game, out=out))
+    policy = SHIPPED / f"{recording}.policy.pt"
+    if policy.is_file():
+        out = config.out / game / "behaviour" / "returns.csv"
+        evaluate(config.stage("evaluate", agent=str(policy), game=game, out=out))
+
+
+def print_summary(out: Path) -> None:
+    """Returns of every method on seen and unseen levels, with intervals, failures not hidden."""
+    rows, problems = gather([out])
+    if len(rows):
+        splits = {"seen": "seen levels", "test": "unseen levels"}
+        for mode in MODES:
+            table = Table(
+                title=f"mean return, {mode} actions, 95 % intervals over seeds and levels"
+            )
+            for heading in ("game", "method", *splits.values(), "seeds"):
+                table.add_column(heading)
+            for cells in _summary_cells(rows, mode, list(splits)):
+                table.add_row(*cells)
+            Console().print(table)
+    for problem in problems:
+        console.print(f"[yellow]{problem}[/]", soft_wrap=True, highlight=False)
+
+
+def _summary_cells(rows: pd.DataFrame, mode: str, splits: list[str]) -> list[list[str]]:
+    found: dict[tuple[str, str, int], dict[str, str]] = {}
+    for split in splits:
+        tidy = stats.per_game(stats.bootstrap(scores(rows, split, mode)), raw=True)
+        for row in tidy.to_dict("records"):
+            cell = f"{row['value']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
+            found.setdefault((row["game"], row["method"], row["n_seeds"]), {})[split] = cell
+    return [
+        [game, method, *(cells.get(split, "-") for split in splits), str(n_seeds)]
+        for (game, method, n_seeds), cells in found.items()
+    ]

@@ -1,0 +1,54 @@
+"""Agents and runs that are quick to make, for evaluation and play."""
+
+from pathlib import Path
+
+import numpy as np
+
+from gsf.dataset import Dataset
+from gsf.layout import DatasetWriter
+from gsf.train import TrainConfig, train
+
+LEVELS = (4, 2, 9, 7)
+
+
+class HashAgent:
+    """Acts by a hash of the image, and of `uniform` where it samples: no rounding anywhere."""
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    def act(self, obs, mode, uniform):
+        self.batches.append(len(obs))
+        seen = obs.reshape(len(obs), -1).astype(np.int64)
+        weights = np.arange(seen.shape[1]) % 31 + 1
+        drawn = (uniform * 1000).astype(np.int64) if mode == "softmax" else 0
+        return (seen @ weights + drawn) % 15
+
+
+def write_dataset(path: Path, game: str = "fruitbot", obs_shape=(64, 64, 3)) -> Dataset:
+    """Noise that claims to be a game's, on four levels."""
+    n = 16
+    rng, rows = np.random.default_rng(0), np.arange(n)
+    end = rows % 4 == 3
+    columns = {
+        "action": rng.integers(0, 15, n),
+        "reward": rng.normal(size=n),
+        "level": rows // 4,
+        "episode": rows // 4,
+        "t": rows % 4,
+        "terminated": end,
+        "truncated": np.zeros(n, bool),
+        "has_next": ~end,
+        "frame": rows,
+    }
+    facts = {"name": game, "obs_shape": obs_shape, "n_actions": 15, "levels": LEVELS}
+    with DatasetWriter(path, **facts, region_frames=[n]) as writer:
+        writer.append(0, rng.integers(0, 256, (n, *obs_shape)).astype(np.uint8))
+        writer.finish(columns, config={}, inputs={}, mode="easy")
+    return Dataset.open(path)
+
+
+def train_run(dataset: Dataset, out: Path, seed: int = 3, **options) -> Path:
+    """Two steps of CQL, both kept."""
+    small = {"encoder": "impala_small", "grad_steps": 2, "batch": 4, "keep": 2, "device": "cpu"}
+    return train(TrainConfig(dataset=dataset.path, out=out, seed=seed, **(small | options)))

@@ -1,0 +1,311 @@
+"""Real Procgen: every level once, rows that depend on agent, seed and level alone, going on."""
+
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from players import LEVELS, HashAgent, train_run, write_dataset
+
+from gsf import evaluate as evaluate_function
+from gsf.agent import load_agent
+from gsf.cli import main
+from gsf.collect import save_policy
+from gsf.envs import make_env
+from gsf.evaluate import EvaluateConfig, evaluate, evaluate_agent
+from gsf.players import RandomActor, act, find_players
+from gsf.ppo import ActorCritic
+from gsf.returns import COLUMNS, gather
+from gsf.runs import UserError
+
+FEW = {"n_seen": 3, "n_validation": 0, "n_test": 2, "device": "cpu"}
+UNSEEN = list(range(20, 31))  # eleven levels: three or four slots do not get the same number
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("run")
+    return train_run(write_dataset(directory / "dataset"), directory / "run")
+
+
+def play_alone(agent, game, level, mode, seed):
+    """One env, one level, step by step."""
+    env = make_env(game, range(level, level + 1), 1, seed=5)
+    obs, _ = env.reset()
+    rng, total, length = np.random.default_rng([seed, level]), 0.0, 0
+    while True:
+        action = agent.act(obs, mode, rng.random(1))
+        obs, reward, terminated, truncated, info = env.step(action)
+        total, length = total + float(reward[0]), length + 1
+        if terminated[0] or truncated[0]:
+            return total, length, bool(info["completed"][0])
+
+
+@pytest.mark.parametrize("mode", ["greedy", "softmax"])
+def test_rows_equal_a_slow_loop_over_single_levels(mode):
+    rows = evaluate_agent(HashAgent(), "leaper", UNSEEN, mode, seed=4, n_envs=4)
+    assert rows["level"].tolist() == UNSEEN  # each once, in the order given
+    slow = [play_alone(HashAgent(), "leaper", level, mode, 4) for level in UNSEEN]
+    found = rows[["return", "length", "completed"]].itertuples(index=False, name=None)
+    assert list(found) == slow
+    assert len(set(rows["length"])) > 5
+    assert rows["completed"].any()
+    assert rows["return"].any()
+
+
+@pytest.mark.parametrize("mode", ["greedy", "softmax"])
+def test_rows_do_not_depend_on_order_or_number_of_envs(mode):
+    first = evaluate_agent(HashAgent(), "fruitbot", UNSEEN, mode, n_envs=1)
+    for n_envs, levels in ((3, UNSEEN), (4, UNSEEN[::-1]), (100, UNSEEN)):
+        again = evaluate_agent(HashAgent(), "fruitbot", levels, mode, n_envs=n_envs, threads=1)
+        pd.testing.assert_frame_equal(again.sort_values("level", ignore_index=True), first)
+
+
+def test_sampled_actions_depend_on_the_seed():
+    one, other = (evaluate_agent(RandomActor(), "fruitbot", UNSEEN, seed=n) for n in (0, 1))
+    assert one["length"].tolist() != other["length"].tolist()
+
+
+def test_slots_that_are_done_are_not_asked_again():
+    agent = HashAgent()
+    rows = evaluate_agent(agent, "fruitbot", UNSEEN, n_envs=11)
+    playing = [(rows["length"] > t).sum() for t in range(rows["length"].max())]
+    assert agent.batches == [n + -n % 8 for n in playing]
+
+
+def test_random_play_takes_every_action_equally_often():
+    actions = RandomActor().act(np.zeros(0), "greedy", (np.arange(1500) + 0.5) / 1500)
+    assert np.bincount(actions).tolist() == [100] * 15
+
+
+class Recorded:
+    """A run's agent that remembers what it saw and how it valued it."""
+
+    def __init__(self, agent):
+        self.agent, self.scores = agent, {}
+
+    def act(self, obs, mode, uniform):
+        for image, scores in zip(obs, self.agent.scores(obs), strict=True):
+            self.scores[image.tobytes()] = scores
+        return self.agent.act(obs, mode, uniform)
+
+
+def test_other_envs_and_threads_change_a_network_by_rounding_only(run):
+    """Values of one image differ by rounding at most; so rows differ only after a near tie."""
+    before = torch.get_num_threads()
+    played = []
+    try:
+        for n_envs, threads in ((11, 1), (11, 2), (4, 1), (1, 1)):
+            torch.set_num_threads(threads)
+            agent = Recorded(load_agent(run))
+            played.append((agent, evaluate_agent(agent, "fruitbot", UNSEEN, n_envs=n_envs)))
+    finally:
+        torch.set_num_threads(before)
+    first, rows = played[0]
+    for agent, other in played[1:]:
+        shared = first.scores.keys() & agent.scores.keys()
+        assert len(shared) > 100
+        a, b = (np.stack([who.scores[key] for key in shared]) for who in (first, agent))
+        assert np.abs(a - b).max() < 1e-5
+        ties = a.argmax(1) != b.argmax(1)
+        gap = np.sort(a[ties], 1)[:, -1] - np.sort(a[ties], 1)[:, -2]
+        assert (gap < 1e-4).all()
+        assert ties.any() or other.equals(rows)
+
+
+def test_a_row_is_the_same_whatever_stands_beside_it(run):
+    agent, rng = load_agent(run), np.random.default_rng(0)
+    obs, uniform = rng.integers(0, 256, (21, 64, 64, 3), dtype=np.uint8), rng.random(21)
+    together = act(agent, obs, "softmax", uniform)
+    alone = [act(agent, obs[i : i + 1], "softmax", uniform[i : i + 1])[0] for i in range(21)]
+    assert together.shape == (21,)
+    assert together.tolist() == alone
+
+
+@pytest.mark.parametrize("actions", [[15] * 8, [-1] * 8, [3], [[0] * 8]])
+def test_an_agent_that_acts_wrongly_is_told(actions):
+    class Wrong:
+        def act(self, obs, mode, uniform):
+            return np.array(actions)
+
+    with pytest.raises(UserError, match=r"one action in 0\.\.14 for each"):
+        evaluate_agent(Wrong(), "fruitbot", [1, 2])
+
+
+def test_rows_of_a_run_are_written_and_found_by_the_report(run):
+    rows = evaluate(EvaluateConfig(str(run), **FEW))
+    assert rows.columns.tolist() == COLUMNS
+    assert set(zip(rows["game"], rows["method"], rows["seed"], rows["step"], strict=True)) == {
+        ("fruitbot", "cql", 3, 2)
+    }
+    assert rows[rows["split"] == "seen"]["level"].unique().tolist() == sorted(LEVELS[:3])
+    assert rows[rows["split"] == "test"]["level"].unique().tolist() == [1_000_000, 1_000_001]
+    assert rows.groupby(["split", "mode"]).size().tolist() == [3, 3, 2, 2]
+    found, problems = gather([run])
+    assert not problems
+    assert found["return"].tolist() == rows["return"].tolist()
+    alone = evaluate_agent(load_agent(run), "fruitbot", [1_000_001], "softmax", seed=3)
+    mine = rows[(rows["level"] == 1_000_001) & (rows["mode"] == "softmax")]
+    assert mine["return"].tolist() == alone["return"].tolist()
+    assert mine["length"].tolist() == alone["length"].tolist()
+    assert evaluate_function is evaluate
+
+
+def test_the_same_agent_evaluated_twice_gives_the_same_bytes(run, tmp_path):
+    for name in ("a.csv", "b.csv"):
+        evaluate(EvaluateConfig(str(run), tmp_path / name, **FEW))
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    rows = evaluate(EvaluateConfig(str(run), tmp_path / "c.parquet", **FEW))
+    again = evaluate(EvaluateConfig(str(run), tmp_path / "c.parquet", **FEW))
+    assert again.equals(rows)
+    stored = pd.read_parquet(tmp_path / "c.parquet")
+    assert stored.to_csv(index=False) == (tmp_path / "a.csv").read_text()
+
+
+def test_all_plays_every_kept_checkpoint_once(run, tmp_path):
+    config = EvaluateConfig(str(run), tmp_path / "rows.csv", all=True, splits=("test",), **FEW)
+    rows = evaluate(config)
+    assert rows.groupby(["step", "mode"]).size().to_dict() == {
+        (step, mode): 2 for step in (1, 2) for mode in ("greedy", "softmax")
+    }
+
+
+def played_levels(monkeypatch, stop_at=None):
+    """What evaluate asks to be played from now on; it may be killed at the n-th request."""
+    asked = []
+
+    def watch(agent, game, levels, mode, **options):
+        asked.append((list(levels), mode))
+        if len(asked) == stop_at:
+            raise KeyboardInterrupt
+        return evaluate_agent(agent, game, levels, mode, **options)
+
+    monkeypatch.setattr("gsf.evaluate.evaluate_agent", watch)
+    return asked
+
+
+def test_a_killed_evaluation_goes_on_where_it_was(tmp_path, monkeypatch):
+    config = EvaluateConfig("random", tmp_path / "whole.csv", game="fruitbot", **FEW)
+    evaluate(config)
+    killed = EvaluateConfig("random", tmp_path / "killed.csv", game="fruitbot", **FEW)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        played_levels(patch, stop_at=3)
+        evaluate(killed)
+    assert len(pd.read_csv(tmp_path / "killed.csv")) == 6
+    asked = played_levels(monkeypatch)
+    evaluate(killed)
+    test = [1_000_000, 1_000_001]
+    assert asked == [(test, "greedy"), (test, "softmax")]
+    whole = (tmp_path / "whole.csv").read_bytes()
+    assert (tmp_path / "killed.csv").read_bytes() == whole
+    evaluate(killed)
+    assert len(asked) == 2  # all there: nothing is played
+
+
+def test_more_levels_play_only_the_new_ones(tmp_path, monkeypatch):
+    out = tmp_path / "rows.csv"
+    options = {"game": "fruitbot", "splits": ("seen",), "modes": ("greedy",)}
+    evaluate(EvaluateConfig("random", out, n_seen=2, **options))
+    asked = played_levels(monkeypatch)
+    rows = evaluate(EvaluateConfig("random", out, n_seen=4, **options))
+    assert asked == [([2, 3], "greedy")]
+    assert rows["level"].tolist() == [0, 1, 2, 3]
+    assert len(evaluate(EvaluateConfig("random", out, n_seen=1, **options))) == 1
+    assert len(pd.read_csv(out)) == 4
+
+
+def test_rows_of_another_agent_of_the_same_name_are_refused(run, tmp_path):
+    options = {**FEW, "modes": ("greedy",), "splits": ("seen",)}
+    rows = evaluate(EvaluateConfig(str(run), tmp_path / "rows.csv", **options))
+    other = train_run(write_dataset(tmp_path / "dataset"), tmp_path / "other", lr=1e-2)
+    with pytest.raises(UserError, match="rows of another cql for fruitbot, seed 3, step 2"):
+        evaluate(EvaluateConfig(str(other), tmp_path / "rows.csv", **options))
+    rows.to_csv(tmp_path / "foreign.csv", index=False)  # nobody knows whose rows these are
+    with pytest.raises(UserError, match="rows of another cql"):
+        evaluate(EvaluateConfig(str(run), tmp_path / "foreign.csv", **options))
+
+
+def test_a_behaviour_policy_samples_or_takes_its_best(tmp_path):
+    net = ActorCritic("impala_small")
+    with torch.no_grad():
+        net.policy.weight.zero_()
+        net.policy.bias.copy_(torch.tensor([0.0] * 7 + [5.0] + [0.0] * 7))
+    facts = {"game": "fruitbot", "mode": "easy", "encoder": "impala_small", "frames": 640}
+    made = facts | {"config": {"start_level": 40, "n_levels": 2}}
+    save_policy(tmp_path / "policy.pt", net, made)
+    player = find_players(str(tmp_path / "policy.pt"), device="cpu")[0]
+    assert (player.method, player.step, list(player.training)) == ("behaviour", 640, [40, 41])
+    obs, uniform = np.zeros((300, 64, 64, 3), np.uint8), (np.arange(300) + 0.5) / 300
+    assert set(player.actor.act(obs, "greedy", uniform)) == {7}
+    share = np.bincount(player.actor.act(obs, "softmax", uniform), minlength=15) / 300
+    expected = torch.softmax(net.policy.bias.detach(), 0).numpy()
+    np.testing.assert_allclose(share, expected, atol=1 / 300)
+    config = EvaluateConfig(str(tmp_path), tmp_path / "rows.csv", splits=("seen",), **FEW)
+    assert evaluate(config)["level"].tolist() == [40, 41] * 2
+    with pytest.raises(UserError, match="coinrun and fruitbot"):
+        find_players(str(tmp_path / "policy.pt"), game="coinrun")
+
+
+def test_what_counts_as_seen_can_be_said_by_a_dataset(run):
+    player = find_players("random", dataset=run.parent / "dataset")[0]
+    assert (player.game, tuple(player.training)) == ("fruitbot", LEVELS)
+
+
+def test_a_run_without_its_dataset_asks_for_it(run, tmp_path):
+    if "levels" in (run / "manifest.json").read_text().split('"inputs"')[1]:
+        pytest.skip("the run knows its levels itself")
+    moved = tmp_path / "moved"
+    shutil.move(run.parent / "dataset", moved)
+    try:
+        with pytest.raises(UserError, match="--dataset"):
+            find_players(str(run))
+        assert find_players(str(run), dataset=moved)[0].training == list(LEVELS)
+        other = write_dataset(tmp_path / "other", game="maze")
+        with pytest.raises(UserError, match="is not the dataset"):
+            find_players(str(run), dataset=other.path)
+    finally:
+        shutil.move(moved, run.parent / "dataset")
+
+
+def test_data_that_is_not_procgen_cannot_be_played(tmp_path):
+    dataset = write_dataset(tmp_path / "dataset", game="corridor", obs_shape=(12, 12, 3))
+    run = train_run(dataset, tmp_path / "run")
+    with pytest.raises(UserError, match=r"trained on corridor, .* gsf\.load_agent"):
+        evaluate(EvaluateConfig(str(run), **FEW))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "there is no nowhere; name a run"),
+        (["random", "--out", "r.csv"], "which game?"),
+        (["random", "--game", "fruitbot"], "give --out"),
+        (["random", "--game", "pong", "--out", "r.csv"], "unknown game 'pong'"),
+        (["random", "--game", "maze", "--out", "r.txt"], "ends in .csv or .parquet"),
+        (["random", "--game", "maze", "--out", "r.csv", "--all"], "has kept no checkpoints"),
+        (["random", "--game", "maze", "--out", "r.csv", "--n-envs", "-1"], "must be positive"),
+        (["random", "--game", "maze", "--out", "r.csv", "--n-test", "-1"], "not be negative"),
+        (["random", "--game", "maze", "--out", "r.csv", "--seed", "-1"], "not be negative"),
+        (["random", "--game", "maze", "--out", "r.csv", "--splits"], "nothing to play"),
+        (["RUN", "--game", "maze"], "it cannot play maze"),
+        (["EMPTY"], "no checkpoint"),
+        (["DATASET"], "holds a dataset, not a run"),
+    ],
+)
+def test_bad_requests_say_what_is_wrong(run, tmp_path, monkeypatch, capfd, arguments, message):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    shutil.copy(run / "manifest.json", empty)
+    paths = {"RUN": str(run), "EMPTY": str(empty), "DATASET": str(run.parent / "dataset")}
+    monkeypatch.chdir(tmp_path)
+    assert main(["evaluate", *(paths.get(word, word) for word in arguments)]) == 2
+    assert message in " ".join(capfd.readouterr().err.split())
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+
+
+def test_unknown_splits_and_modes_are_named():
+    with pytest.raises(UserError, match="unknown split 'train'; choose from seen"):
+        EvaluateConfig("random", splits=("train",))
+    with pytest.raises(UserError, match="unknown mode 'best'"):
+        EvaluateConfig("random", modes=("best",))
