@@ -25,7 +25,7 @@ class HashAgent:
         return (seen @ weights + drawn) % 15
 
 
-def write_dataset(path: Path, game: str = "fruitbot", obs_shape=(64, 64, 3)) -> Dataset:
+def write_dataset(path: Path, game: str = "starpilot", obs_shape=(64, 64, 3)) -> Dataset:
     """Noise that claims to be a game's, on four levels."""
     n = 16
     rng, rows = np.random.default_rng(0), np.arange(n)

@@ -345,6 +345,14 @@ def test_regions_are_written_side_by_side(tmp_path):
     assert Dataset.open(tmp_path / "ds").digest == manifest["digest"]
 
 
+def test_mean_return_is_of_whole_episodes(tmp_path):
+    """Neither of one that is cut nor of one whose beginning is missing."""
+    with writer(tmp_path / "ds") as w:
+        fill(w)
+        manifest = w.finish(ROWS | {"t": [1, 2, 0, 1]}, config={}, inputs={})
+    assert manifest["mean_return"] is None
+
+
 def no_finish(w):
     w.append(0, frames(1, 2))
 

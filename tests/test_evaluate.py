@@ -1,12 +1,12 @@
 """Real Procgen: every level once, rows that depend on agent, seed and level alone, going on."""
 
 import shutil
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from players import LEVELS, HashAgent, train_run, write_dataset
 
 from gsf import evaluate as evaluate_function
 from gsf.agent import load_agent
@@ -18,7 +18,9 @@ from gsf.players import RandomActor, act, find_players
 from gsf.ppo import ActorCritic
 from gsf.returns import COLUMNS, gather
 from gsf.runs import UserError
+from players import LEVELS, HashAgent, train_run, write_dataset
 
+GAME = "starpilot"  # short whatever one does
 FEW = {"n_seen": 3, "n_validation": 0, "n_test": 2, "device": "cpu"}
 UNSEEN = list(range(20, 31))  # eleven levels: three or four slots do not get the same number
 
@@ -42,16 +44,16 @@ def play_alone(agent, game, level, mode, seed):
             return total, length, bool(info["completed"][0])
 
 
-@pytest.mark.parametrize("mode", ["greedy", "softmax"])
-def test_rows_equal_a_slow_loop_over_single_levels(mode):
-    rows = evaluate_agent(HashAgent(), "leaper", UNSEEN, mode, seed=4, n_envs=4)
+@pytest.mark.parametrize(("game", "mode"), [("fruitbot", "greedy"), ("leaper", "softmax")])
+def test_rows_equal_a_slow_loop_over_single_levels(game, mode):
+    rows = evaluate_agent(HashAgent(), game, UNSEEN, mode, seed=4, n_envs=4)
     assert rows["level"].tolist() == UNSEEN  # each once, in the order given
-    slow = [play_alone(HashAgent(), "leaper", level, mode, 4) for level in UNSEEN]
+    slow = [play_alone(HashAgent(), game, level, mode, 4) for level in UNSEEN]
     found = rows[["return", "length", "completed"]].itertuples(index=False, name=None)
     assert list(found) == slow
     assert len(set(rows["length"])) > 5
-    assert rows["completed"].any()
     assert rows["return"].any()
+    assert rows["completed"].any() == (game == "leaper")
 
 
 @pytest.mark.parametrize("mode", ["greedy", "softmax"])
@@ -86,9 +88,9 @@ class Recorded:
         self.agent, self.scores = agent, {}
 
     def act(self, obs, mode, uniform):
-        for image, scores in zip(obs, self.agent.scores(obs), strict=True):
-            self.scores[image.tobytes()] = scores
-        return self.agent.act(obs, mode, uniform)
+        scores = self.agent.scores(obs)
+        self.scores |= {image.tobytes(): row for image, row in zip(obs, scores, strict=True)}
+        return scores.argmax(1)
 
 
 def test_other_envs_and_threads_change_a_network_by_rounding_only(run):
@@ -96,10 +98,10 @@ def test_other_envs_and_threads_change_a_network_by_rounding_only(run):
     before = torch.get_num_threads()
     played = []
     try:
-        for n_envs, threads in ((11, 1), (11, 2), (4, 1), (1, 1)):
+        for n_envs, threads in ((6, 1), (6, 2), (4, 1)):
             torch.set_num_threads(threads)
             agent = Recorded(load_agent(run))
-            played.append((agent, evaluate_agent(agent, "fruitbot", UNSEEN, n_envs=n_envs)))
+            played.append((agent, evaluate_agent(agent, GAME, UNSEEN[:6], n_envs=n_envs)))
     finally:
         torch.set_num_threads(before)
     first, rows = played[0]
@@ -137,7 +139,7 @@ def test_rows_of_a_run_are_written_and_found_by_the_report(run):
     rows = evaluate(EvaluateConfig(str(run), **FEW))
     assert rows.columns.tolist() == COLUMNS
     assert set(zip(rows["game"], rows["method"], rows["seed"], rows["step"], strict=True)) == {
-        ("fruitbot", "cql", 3, 2)
+        (GAME, "cql", 3, 2)
     }
     assert rows[rows["split"] == "seen"]["level"].unique().tolist() == sorted(LEVELS[:3])
     assert rows[rows["split"] == "test"]["level"].unique().tolist() == [1_000_000, 1_000_001]
@@ -145,7 +147,7 @@ def test_rows_of_a_run_are_written_and_found_by_the_report(run):
     found, problems = gather([run])
     assert not problems
     assert found["return"].tolist() == rows["return"].tolist()
-    alone = evaluate_agent(load_agent(run), "fruitbot", [1_000_001], "softmax", seed=3)
+    alone = evaluate_agent(load_agent(run), GAME, [1_000_001], "softmax", seed=3)
     mine = rows[(rows["level"] == 1_000_001) & (rows["mode"] == "softmax")]
     assert mine["return"].tolist() == alone["return"].tolist()
     assert mine["length"].tolist() == alone["length"].tolist()
@@ -156,8 +158,14 @@ def test_the_same_agent_evaluated_twice_gives_the_same_bytes(run, tmp_path):
     for name in ("a.csv", "b.csv"):
         evaluate(EvaluateConfig(str(run), tmp_path / name, **FEW))
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
-    rows = evaluate(EvaluateConfig(str(run), tmp_path / "c.parquet", **FEW))
-    again = evaluate(EvaluateConfig(str(run), tmp_path / "c.parquet", **FEW))
+
+
+def test_parquet_holds_the_same_rows(tmp_path):
+    pytest.importorskip("pyarrow", exc_type=ImportError)
+    config = EvaluateConfig("random", tmp_path / "a.csv", game=GAME, **FEW)
+    evaluate(config)
+    rows = evaluate(EvaluateConfig("random", tmp_path / "c.parquet", game=GAME, **FEW))
+    again = evaluate(EvaluateConfig("random", tmp_path / "c.parquet", game=GAME, **FEW))
     assert again.equals(rows)
     stored = pd.read_parquet(tmp_path / "c.parquet")
     assert stored.to_csv(index=False) == (tmp_path / "a.csv").read_text()
@@ -181,7 +189,8 @@ def played_levels(monkeypatch, stop_at=None):
             raise KeyboardInterrupt
         return evaluate_agent(agent, game, levels, mode, **options)
 
-    monkeypatch.setattr("gsf.evaluate.evaluate_agent", watch)
+    module = sys.modules["gsf.evaluate"]  # gsf.evaluate is the function
+    monkeypatch.setattr(module, "evaluate_agent", watch)
     return asked
 
 
@@ -189,9 +198,10 @@ def test_a_killed_evaluation_goes_on_where_it_was(tmp_path, monkeypatch):
     config = EvaluateConfig("random", tmp_path / "whole.csv", game="fruitbot", **FEW)
     evaluate(config)
     killed = EvaluateConfig("random", tmp_path / "killed.csv", game="fruitbot", **FEW)
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         played_levels(patch, stop_at=3)
-        evaluate(killed)
+        with pytest.raises(KeyboardInterrupt):
+            evaluate(killed)
     assert len(pd.read_csv(tmp_path / "killed.csv")) == 6
     asked = played_levels(monkeypatch)
     evaluate(killed)
@@ -219,7 +229,7 @@ def test_rows_of_another_agent_of_the_same_name_are_refused(run, tmp_path):
     options = {**FEW, "modes": ("greedy",), "splits": ("seen",)}
     rows = evaluate(EvaluateConfig(str(run), tmp_path / "rows.csv", **options))
     other = train_run(write_dataset(tmp_path / "dataset"), tmp_path / "other", lr=1e-2)
-    with pytest.raises(UserError, match="rows of another cql for fruitbot, seed 3, step 2"):
+    with pytest.raises(UserError, match="rows of another cql for starpilot, seed 3, step 2"):
         evaluate(EvaluateConfig(str(other), tmp_path / "rows.csv", **options))
     rows.to_csv(tmp_path / "foreign.csv", index=False)  # nobody knows whose rows these are
     with pytest.raises(UserError, match="rows of another cql"):
@@ -249,7 +259,7 @@ def test_a_behaviour_policy_samples_or_takes_its_best(tmp_path):
 
 def test_what_counts_as_seen_can_be_said_by_a_dataset(run):
     player = find_players("random", dataset=run.parent / "dataset")[0]
-    assert (player.game, tuple(player.training)) == ("fruitbot", LEVELS)
+    assert (player.game, tuple(player.training)) == (GAME, LEVELS)
 
 
 def test_a_run_without_its_dataset_asks_for_it(run, tmp_path):

@@ -169,6 +169,28 @@ def test_levels_never_trained_on_are_unknown(tmp_path):
     np.testing.assert_array_equal(np.isnan(values[:, 0, 0]), dataset.level == 1)
 
 
+def test_an_update_crops_o_alone_and_rescales_the_target_too(tmp_path, monkeypatch):
+    dataset = write_chain(tmp_path / "d", (1.0,))
+    shape = {"obs_shape": [8, 8, 3], "encoder": "impala_small", "levels": [0], "n_slots": 1, "d": 1}
+    learner = td.TDLearner(shape, seed=0, lr=0.0)
+    batch = dataset.gather(np.flatnonzero(dataset.has_next))
+    n = len(batch.index)
+    slot = torch.zeros(n, dtype=torch.int64)
+
+    def target_value():
+        return learner.popart.denormalise(learner.target(batch.obs, batch.level, slot), batch.level)
+
+    cropped = []
+    monkeypatch.setattr(td, "random_crop", lambda obs, rng: cropped.append(obs) or obs)
+    learner.update(batch, torch.randn(n, 1), slot, slot, gamma=0.9, rate=0.0)
+    torch.nn.init.normal_(learner.target.head.weight)
+    before = target_value()
+    learner.update(batch, 50 * torch.randn(n, 1), slot, slot, gamma=0.9, rate=0.0)
+    torch.testing.assert_close(target_value(), before, rtol=1e-4, atol=1e-4)
+    assert len(cropped) == 2
+    assert cropped[0] is batch.obs
+
+
 def test_only_the_samples_chunk_gets_a_gradient():
     head = td.LevelHead(3, 2, 2, x_dim=4)
     torch.nn.init.normal_(head.weight, generator=torch.Generator().manual_seed(0))
@@ -363,6 +385,14 @@ def test_a_label_in_the_image_is_predictable_on_other_levels_and_noise_is_not(tm
     assert abs(accuracy - chance) < 0.15
     one_level = np.flatnonzero(dataset.level == 0)
     assert diagnostics.predictability(dataset, one_level, seen[one_level], 5, rng) == (None, None)
+
+
+def test_the_probe_is_judged_on_levels_it_was_not_trained_on():
+    z, held_out = np.array([[1.0], [-1.0]]).repeat(20, 0), np.arange(40) % 2 == 0
+    label = (z[:, 0] > 0).astype(int)
+    assert diagnostics._probe(z, label, held_out, 2) == (1.0, 0.5)
+    label[held_out] = 1 - label[held_out]
+    assert diagnostics._probe(z, label, held_out, 2) == (0.0, 0.5)
 
 
 def test_compare_ranks_a_real_signal_above_noise_and_a_clock(tmp_path, capsys):

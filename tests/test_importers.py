@@ -314,7 +314,7 @@ def test_export_says_where_it_repeated_a_frame(tmp_path):
     assert "last observation of 6 episodes was never shown" in storage.metadata["description"]
 
 
-def test_export_by_id_and_again(tmp_path, minari_root, capsys):
+def test_export_by_id_and_again(tmp_path, minari_root, capsys, monkeypatch):
     ds = write_episodes(tmp_path / "ds")
     export_data(ExportConfig(ds.path, minari_root / "lab" / "run-v3", dataset_id="lab/run-v3"))
     assert minari.load_dataset("lab/run-v3").id == "lab/run-v3"
@@ -326,7 +326,9 @@ def test_export_by_id_and_again(tmp_path, minari_root, capsys):
         export_data(ExportConfig(other.path, minari_root / "lab" / "run-v3"))
     with pytest.raises(UserError, match="'no id' is no Minari id"):
         export_data(ExportConfig(ds.path, tmp_path / "out", dataset_id="no id"))
-    export_data(ExportConfig(ds.path, tmp_path / "name-v2"))
+    monkeypatch.chdir(tmp_path)
+    export_data(ExportConfig(Path("ds"), Path("name-v2")))
+    assert_same(ds, imported("name-v2", Path("relative")))
     assert minari.MinariDataset(tmp_path / "name-v2" / "data").id == "name-v2"
 
 
@@ -435,13 +437,13 @@ def test_minari_without_images_or_discrete_actions(tmp_path):
         obs=lambda n: np.zeros((n, 39)), observation_space=spaces.Box(-1, 1, (39,), np.float64)
     )
     with pytest.raises(UserError, match=r"no images: its observations are Box float64 \(39,\)"):
-        imported("lab/made-v0", tmp_path / "ds", context="seed")
+        imported("lab/made-v0", tmp_path / "ds")
     minari.delete_dataset("lab/made-v0")
     from_minari(
         actions=lambda n: np.zeros((n, 2)), action_space=spaces.Box(-1, 1, (2,), np.float64)
     )
     with pytest.raises(UserError, match=r"actions Box float64 \(2,\); gsf needs a Discrete"):
-        imported("lab/made-v0", tmp_path / "ds", context="seed")
+        imported("lab/made-v0", tmp_path / "ds")
 
 
 def test_a_damaged_minari_dataset(tmp_path):

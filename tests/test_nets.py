@@ -114,7 +114,7 @@ class Copies(TorchDispatchMode):
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         name = function.overloadpacket.__name__
-        if name in ("clone", "copy_", "_to_copy", "contiguous"):
+        if name in ("cat", "clone", "copy_", "_to_copy", "contiguous"):
             self.calls.append(name)
         return function(*args, **(kwargs or {}))
 
@@ -123,7 +123,7 @@ class Copies(TorchDispatchMode):
     ("kind", "expected"),
     [
         ("impala", ["_to_copy"]),  # uint8 -> float32, nothing else
-        ("impala_small", ["clone", "_to_copy"]),  # the unshuffle moves bytes
+        ("impala_small", ["cat", "_to_copy"]),  # the unshuffle moves bytes
         ("nature", ["_to_copy"]),
     ],
 )

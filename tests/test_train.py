@@ -363,12 +363,18 @@ def test_one_writer_at_a_time(dataset: Dataset, tmp_path: Path) -> None:
         ({"keep": 0}, "--keep must be positive"),
         ({"n_levels": 0}, "--n-levels must be positive"),
         ({"seed": -1}, "--seed must not be negative"),
+        ({"device": "cuda"}, "no CUDA device"),
         ({"method": "sac"}, "unknown method 'sac'; choose one of bc, cql"),
     ],
 )
 def test_bad_options(
-    dataset: Dataset, tmp_path: Path, options: dict[str, Any], message: str
+    dataset: Dataset,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    message: str,
 ) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match=message):
         train(config_of(dataset, tmp_path / "run", **options))
     assert not (tmp_path / "run").exists()

@@ -17,6 +17,7 @@ LENGTH = 12
 def write_dataset(path: Path, n_levels: int = 4, n_episodes: int = 16, seed: int = 0) -> Dataset:
     """Level i has a background of its own; a bright column walks right, its height is the action.
 
+    Actions come in turn, two of each, from a random place of the cycle on.
     Reward 1 + i at the end of an episode and 0.1 at every fourth step. Of four episodes one is
     truncated and one cut; these end without a next observation, as terminated ones do.
     """
@@ -33,7 +34,7 @@ def write_dataset(path: Path, n_levels: int = 4, n_episodes: int = 16, seed: int
     with writer:
         for episode in range(n_episodes):
             level, t = episode % n_levels, np.arange(LENGTH)
-            action = rng.integers(N_ACTIONS, size=LENGTH)
+            action = (t + rng.integers(2 * N_ACTIONS)) // 2 % N_ACTIONS
             frames = np.full((LENGTH, *OBS_SHAPE), 20 * level, np.uint8)
             for i in t:
                 frames[i, : 4 * (action[i] + 1), i] = 255

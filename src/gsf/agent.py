@@ -77,7 +77,7 @@ class AgentConfig:
     released: bool = False
     """The setting of the authors' research code for this method (see docs/deviations.md)."""
     loss: Any = None
-    """Options of the auxiliary loss, its Config; None: its defaults."""
+    """Options of the auxiliary loss."""
 
     @property
     def learner(self) -> str:

@@ -165,12 +165,11 @@ class Dataset:
         """Asks for all pages of a batch at once: page faults would read them one by one."""
         assert self._prefetch_map is not None
         size = int(np.prod(self.obs_shape))
-        end = len(self._prefetch_map)
-        header = end - self.obs.nbytes
+        header = len(self._prefetch_map) - self.obs.nbytes
         for first in (header + frame.ravel() * size).tolist():
-            start = first - first % mmap.PAGESIZE
-            stop = min(first + n_frames * size, end)
-            self._prefetch_map.madvise(mmap.MADV_WILLNEED, start, stop - start)
+            into_page = first % mmap.PAGESIZE
+            length = into_page + n_frames * size  # madvise itself stops at the end of the file
+            self._prefetch_map.madvise(mmap.MADV_WILLNEED, first - into_page, length)
 
 
 def _draw(

@@ -182,6 +182,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         "skill": "skill",
         "score": "score",
     }
-    frame = pd.DataFrame(rows)[list(names)].rename(columns=names)
+    shown = [{names[k]: np.nan if row[k] is None else row[k] for k in names} for row in rows]
+    frame = pd.DataFrame(shown)
     text: str = frame.to_string(index=False, float_format="{:.3f}".format, na_rep="n/a")
     return text

@@ -6,7 +6,7 @@ to a file as soon as a split is played; those already there are kept, so the sam
 """
 
 import contextlib
-import importlib.util
+import importlib
 import io
 import time
 from collections.abc import Callable, Sequence
@@ -177,8 +177,13 @@ def _out(config: EvaluateConfig) -> Path:
         return Path(config.agent) / "returns.csv"
     if out.suffix not in (".csv", ".parquet") or out.is_dir():
         raise UserError(f"--out {out} must be a file that ends in .csv or .parquet.")
-    if out.suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
-        raise UserError("Parquet needs pyarrow: pip install 'gsf[parquet]', or choose .csv.")
+    if out.suffix == ".parquet":
+        try:
+            importlib.import_module("pyarrow")  # now, not when everything has been played
+        except ImportError as error:
+            raise UserError(
+                f"Parquet needs pyarrow ({error}): pip install 'gsf[parquet]', or choose .csv."
+            ) from None
     return out
 
 

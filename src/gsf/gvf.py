@@ -127,12 +127,14 @@ def fit(config: FitConfig) -> Path:
     rows = np.arange(len(dataset))
     with _directory(config, inputs) as out:
         c = cumulants.evaluate(cumulant, dataset, rows, config.seed, config.device)
+        rank = config.rank or cumulant.rank
+        cumulants.ranked(c, rank, dataset.action)  # refuses before hours of training
         value = (
             along_trajectories(dataset, cumulant, c, rows, config)
             if config.estimator == "mc"
             else _temporal_difference(dataset, c, config, out)
         )
-        values = cumulants.ranked(value, config.rank or cumulant.rank, dataset.action)
+        values = cumulants.ranked(value, rank, dataset.action)
         np.save(out / "values.npy", values, allow_pickle=False)
         facts: dict[str, Any] = {"values": digest_file(out / "values.npy")}
         if config.diagnose:
@@ -146,10 +148,11 @@ def fit(config: FitConfig) -> Path:
             config=to_json(config),
             inputs=inputs,
             cumulant=cumulant.name,
-            rank=config.rank or cumulant.rank,
+            rank=rank,
             levels=dataset.levels,
             n=len(dataset),
             d=c.shape[1],
+            seeded=config.estimator == "td" or cumulant.random,
             unknown=float(np.isnan(values).mean()),
             **facts,
         )
@@ -214,7 +217,8 @@ def check_levels(dataset: Dataset, allow_small: bool, n_needed: int = 1) -> None
         raise UserError(
             f"{first} in {dataset.path}{needed}{others}; use more data or --allow-small-levels."
         )
-    console.print(f"[yellow]warning:[/] {first}{others}; it is left out.", soft_wrap=True)
+    left_out = "they are" if others else "it is"
+    console.print(f"[yellow]warning:[/] {first}{others}; {left_out} left out.", soft_wrap=True)
 
 
 def cut_horizon(gamma: float) -> float:
@@ -318,5 +322,5 @@ def _print_fit(out: Path) -> None:
     print(f"{out}: {manifest['cumulant']} of {manifest['n']:,} transitions{unknown}")
     if "diagnosis" in manifest:
         print(table([{"cumulant": manifest["cumulant"], **manifest["diagnosis"]}]))
-        if manifest["diagnosis"]["kappa"] is None:
-            print("stability: fit a second seed, then gsf label --against it (or fit --compare)")
+        if manifest["seeded"]:
+            print("stability: --compare fits two seeds; or fit another one and label --against it")

@@ -223,7 +223,7 @@ class _Part:
         n_frames = np.array([o.n_frames for o in source.outlines if o.context in self._level])
         self._starts = np.cumsum(n_frames) - n_frames
         self._regions = np.unique(self._starts // _REGION_FRAMES, return_inverse=True)[1]
-        self._columns: dict[str, list[Array]] = {column: [] for column in COLUMNS}
+        self._rows: list[dict[str, Array]] = []  # of each episode
         self._n_episodes = 0
         self.writer = DatasetWriter(
             path,
@@ -250,13 +250,11 @@ class _Part:
             "has_next": step + 1 < outline.n_frames,
             "frame": step + self._starts[i],
         }
-        for column, values in columns.items():
-            self._columns[column].append(values.astype(COLUMNS[column]))
+        self._rows.append({k: values.astype(COLUMNS[k]) for k, values in columns.items()})
         self._n_episodes += 1
 
     def finish(self, config: dict[str, Any], inputs: dict[str, str]) -> None:
-        columns = {column: np.concatenate(parts) for column, parts in self._columns.items()}
-        self.writer.finish(columns, config=config, inputs=inputs)
+        self.writer.finish(self._rows, config=config, inputs=inputs)
 
 
 def check_episode(outline: Outline, episode: Episode, source: Source) -> None:

@@ -250,7 +250,7 @@ def bins_table(
     epsilon: float,
     rng: np.random.Generator,
     max_groups: int = 20,
-    max_rows: int = 2_000,
+    max_rows: int = 5_000,
 ) -> str:
     """Theorem 1's terms and the criterion that does choose K, mean over levels, as text."""
     terms = choose_bins(values, level, candidates, epsilon, rng, max_groups, max_rows)
@@ -274,7 +274,7 @@ def choose_bins(
     epsilon: float,
     rng: np.random.Generator,
     max_groups: int = 20,
-    max_rows: int = 2_000,
+    max_rows: int = 5_000,
 ) -> dict[int, dict[str, float]]:
     """Per K: Theorem 1's two terms (estimation, p) and the terms of `suggest_bins`.
 

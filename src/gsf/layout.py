@@ -8,10 +8,11 @@ recording into a dataset has to stay small.
 
 import contextlib
 import errno
+import io
 import mmap
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -35,6 +36,9 @@ COLUMNS = {
     "frame": "int64",  # row of obs.npy
 }
 Array = npt.NDArray[Any]
+Rows = Mapping[str, npt.ArrayLike]
+_HEADER_BYTES = 128  # of a .npy file with one axis of any length
+_SYNC_BYTES = 1 << 27
 
 
 class DatasetWriter:
@@ -68,7 +72,7 @@ class DatasetWriter:
         self._frame_bytes = int(np.prod(self.obs_shape))
         self._next = self.first_frame[:-1].copy()  # where each region goes on
         self._hashes = [xxhash.xxh3_64() for _ in region_frames]
-        self._finished = False
+        self._finished, self._unsynced = False, 0
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -117,32 +121,27 @@ class DatasetWriter:
         while data:  # the kernel may write less than asked, at most 2 GB
             written = os.pwrite(self._descriptor, data, offset)
             data, offset = data[written:], offset + written
+            self._unsynced += written
+        if self._unsynced > _SYNC_BYTES:  # else the disk idles now and finish() waits for it all
+            os.fdatasync(self._descriptor)
+            self._unsynced = 0
 
     def finish(
         self,
-        columns: Mapping[str, npt.ArrayLike],
+        columns: Rows | Iterable[Rows],
         *,
         config: Mapping[str, Any],
         inputs: Mapping[str, str],
         **facts: Any,
     ) -> dict[str, Any]:
-        """Writes the columns and the manifest, and returns the manifest."""
+        """Writes the columns, whole or in pieces of whole episodes, and returns the manifest."""
         if not np.array_equal(self._next, self.first_frame[1:]):
             raise ValueError("fewer frames than declared")
-        if set(columns) != set(COLUMNS):
-            raise ValueError(f"columns are {sorted(columns)}, not {sorted(COLUMNS)}")
-        arrays = {
-            k: np.asarray(columns[k]).astype(dtype, copy=False) for k, dtype in COLUMNS.items()
+        totals = self._write_columns([columns] if isinstance(columns, Mapping) else columns)
+        described = {
+            column: {"dtype": dtype, "digest": digest_file(self._directory / f"{column}.npy")}
+            for column, dtype in COLUMNS.items()
         }
-        n = len(arrays["action"])
-        described = {}
-        for column, array in arrays.items():
-            if array.shape != (n,):
-                raise ValueError(f"column {column} has shape {array.shape}, not ({n},)")
-            file = self._directory / f"{column}.npy"
-            np.save(file, array, allow_pickle=False)
-            described[column] = {"dtype": COLUMNS[column], "digest": digest_file(file)}
-        check_columns(self.path, arrays, self.n_frames, self._n_actions, self._n_levels)
         bounds = zip(self.first_frame[:-1], self.first_frame[1:], self._hashes, strict=True)
         manifest = write_manifest(
             self._directory,
@@ -151,14 +150,58 @@ class DatasetWriter:
             config=config,
             inputs=inputs,
             **self._facts,
-            n=n,
             n_frames=self.n_frames,
             regions=[[int(start), int(stop), state.hexdigest()] for start, stop, state in bounds],
             columns=described,
-            **{**_summary(arrays), **facts},
+            **{**totals, **facts},
         )
         self._finished = True
         return manifest
+
+    def _write_columns(self, pieces: Iterable[Rows]) -> dict[str, Any]:
+        """Piece after piece, so that memory does not grow; the headers come last, with n."""
+        n, episodes, returns = 0, 0, list[float]()
+        with contextlib.ExitStack() as stack:
+            files = {
+                column: stack.enter_context(open(self._directory / f"{column}.npy", "wb"))
+                for column in COLUMNS
+            }
+            for file in files.values():
+                file.seek(_HEADER_BYTES)
+            for piece in pieces:
+                arrays = _typed(piece)
+                check_columns(self.path, arrays, self.n_frames, self._n_actions, self._n_levels, n)
+                for column, array in arrays.items():
+                    files[column].write(np.ascontiguousarray(array).data)
+                n += len(arrays["action"])
+                starts = episode_starts(arrays["episode"])
+                episodes += len(starts)
+                returns += _whole_returns(arrays, starts)
+            for column, file in files.items():
+                file.seek(0)
+                file.write(_npy_header(COLUMNS[column], n))
+        mean_return = float(np.mean(returns)) if returns else None
+        return {"n": n, "episodes": episodes, "mean_return": mean_return}
+
+
+def _typed(piece: Rows) -> dict[str, Array]:
+    if set(piece) != set(COLUMNS):
+        raise ValueError(f"columns are {sorted(piece)}, not {sorted(COLUMNS)}")
+    arrays = {k: np.asarray(piece[k]).astype(dtype, copy=False) for k, dtype in COLUMNS.items()}
+    n = len(arrays["action"])
+    for column, array in arrays.items():
+        if array.shape != (n,):
+            raise ValueError(f"column {column} has shape {array.shape}, not ({n},)")
+    return arrays
+
+
+def _npy_header(dtype: str, n: int) -> bytes:
+    header, descr = io.BytesIO(), np.dtype(dtype).str
+    np.lib.format.write_array_header_1_0(  # type: ignore[no-untyped-call]
+        header, {"descr": descr, "fortran_order": False, "shape": (n,)}
+    )
+    assert header.tell() == _HEADER_BYTES
+    return header.getvalue()
 
 
 @contextlib.contextmanager
@@ -174,14 +217,13 @@ def full_disk_is_named(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _summary(columns: Mapping[str, Array]) -> dict[str, Any]:
-    """Episodes, and their mean return over those seen from their start to their end."""
-    starts = episode_starts(columns["episode"])
+def _whole_returns(columns: Mapping[str, Array], starts: npt.NDArray[np.int64]) -> list[float]:
+    """Returns of the episodes seen from their start to their end."""
     returns = np.add.reduceat(columns["reward"], starts, dtype=np.float64)
     ends = np.append(starts[1:], len(columns["episode"])) - 1
     whole = (columns["t"][starts] == 0) & (columns["terminated"] | columns["truncated"])[ends]
-    mean_return = float(returns[whole].mean()) if whole.any() else None
-    return {"episodes": len(starts), "mean_return": mean_return}
+    found: list[float] = returns[whole].tolist()
+    return found
 
 
 def episode_starts(episode: Array) -> npt.NDArray[np.int64]:
@@ -225,7 +267,12 @@ def map_array(path: Path, dtype: str, shape: tuple[int, ...]) -> tuple[Array, mm
 
 
 def check_columns(
-    path: Path, columns: Mapping[str, Array], n_frames: int, n_actions: int, n_levels: int
+    path: Path,
+    columns: Mapping[str, Array],
+    n_frames: int,
+    n_actions: int,
+    n_levels: int,
+    first_row: int = 0,
 ) -> None:
     """What sampling relies on; a failure names the first row it is wrong in."""
     n = len(columns["frame"])
@@ -235,7 +282,7 @@ def check_columns(
         part = {k: column[start : start + _CHECKED_AT_ONCE + 1] for k, column in columns.items()}
         for fault, rows in _faults(part, n_frames, n_actions, n_levels):
             if rows.any():
-                row = start + int(rows.argmax())
+                row = first_row + start + int(rows.argmax())
                 raise UserError(f"{path} has {fault}, at row {row}; make it again.")
     episodes = columns["episode"][episode_starts(columns["episode"])]
     if len(np.unique(episodes)) != len(episodes):

@@ -4,21 +4,32 @@ In: a recording (file or the name of a shipped one). Out: a dataset directory, w
 Memory does not grow with the recording's length. Needs Procgen, not torch.
 """
 
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tyro
-from numpy.typing import NDArray
 
 from gsf.config import require_positive, to_json
 from gsf.envs import N_ACTIONS, OBS_SHAPE
-from gsf.layout import DatasetWriter, read_facts
-from gsf.recording import Recording, Replay, Take
+from gsf.layout import DatasetWriter, Rows, read_facts
+from gsf.recording import Block, Recording, Replay, Take
 from gsf.runs import UserError, console, progress
 
-Columns = dict[str, NDArray[Any]]
+_ROW = np.dtype(
+    [
+        ("action", "u1"),
+        ("reward", "<f4"),
+        ("level", "<i4"),
+        ("terminated", "?"),
+        ("truncated", "?"),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -42,16 +53,12 @@ def materialise(config: MaterialiseConfig) -> Path:
     recording = Recording.load(config.recording)
     source = recording.digest
     if is_materialised(config.out, source, config.transitions):
-        console.print(f"{config.out} is there already.")
+        console.print(f"{config.out} is there already.", soft_wrap=True)
         return config.out
     n = config.transitions or len(recording)
     if n < len(recording):
         recording = recording.cut(n)
-    dropped = len(recording) - n  # of the last slots: whole slots are replayed, n rows are kept
-    kept = [
-        _kept_steps(take, dropped if take is recording.takes[-1] else 0) for take in recording.takes
-    ]
-    mismatches, blocks = 0, 0
+    kept = _kept_steps(recording.takes, dropped=len(recording) - n)
     with (
         DatasetWriter(
             config.out,
@@ -59,33 +66,27 @@ def materialise(config: MaterialiseConfig) -> Path:
             obs_shape=OBS_SHAPE,
             n_actions=N_ACTIONS,
             levels=recording.levels,
-            region_frames=np.concatenate(kept).tolist(),
+            region_frames=kept,
         ) as writer,
-        progress(f"materialise {recording.game}", len(recording), "frames") as advance,
+        tempfile.TemporaryFile(dir=config.out.parent) as rows,
     ):
-        columns: list[Columns] = []
-        region = 0
-        for take, steps in zip(recording.takes, kept, strict=True):
-            replay = Replay(recording, take, config.threads)
-            columns.append(_write_take(replay, steps, writer, region, advance))
-            region += take.n_envs
-            mismatches += replay.pixel_mismatches
-            blocks += take.pixels.size
-        rows = _join(columns, recording.levels)
+        mismatches = _replay(recording, config.threads, kept, writer, rows.fileno())
         writer.finish(
-            rows,
-            config=to_json(config) | {"recording": str(config.recording)},
+            _columns(rows.fileno(), kept, recording.levels),
+            config=to_json(config),
             inputs={"recording": source},
             mode=recording.mode,
             provenance=[take.policy | {"epsilon": take.epsilon} for take in recording.takes],
             pixels_match=mismatches == 0,
         )
     if mismatches:
+        blocks = sum(take.pixels.size for take in recording.takes)
         console.print(
             f"[yellow]warning:[/] pixels differ in {mismatches} of {blocks} checksums (another CPU "
-            "or system renders differently); rewards, levels and ends are right."
+            "or system renders differently); rewards, levels and ends are right.",
+            soft_wrap=True,
         )
-    console.print(f"{n:,} transitions of {recording.game} in {config.out}.")
+    console.print(f"{n:,} transitions of {recording.game} in {config.out}.", soft_wrap=True)
     return config.out
 
 
@@ -100,52 +101,68 @@ def is_materialised(out: Path, source: str, transitions: int | None) -> bool:
     return True
 
 
-def _kept_steps(take: Take, dropped: int) -> NDArray[np.int64]:
-    """Steps to keep of each slot: all, but `dropped` from the ends of the last slots."""
-    kept = np.full(take.n_envs, take.n_steps)
-    for slot in reversed(range(take.n_envs)):
-        kept[slot] -= min(dropped, take.n_steps)
-        dropped -= take.n_steps - kept[slot]
+def _kept_steps(takes: Sequence[Take], dropped: int) -> list[int]:
+    """Steps to keep of every slot: all, but for `dropped` at the end of the last ones."""
+    kept = [take.n_steps for take in takes for _ in range(take.n_envs)]
+    for slot in reversed(range(len(kept))):
+        less = min(dropped, kept[slot])
+        kept[slot] -= less
+        dropped -= less
     return kept
 
 
-def _write_take(
-    replay: Replay, steps: NDArray[np.int64], writer: DatasetWriter, region: int, advance: Any
-) -> Columns:
-    """Writes a take's frames as they are replayed; returns its columns, each [n_envs, n_steps]."""
-    parts: list[Columns] = []
-    at, names = 0, ("action", "reward", "level", "terminated", "truncated")
-    for block in replay:
-        n = block.action.shape[1]
-        for slot in range(len(steps)):
-            keep = int(np.clip(steps[slot] - at, 0, n))
+def _replay(
+    recording: Recording, threads: int | None, kept: list[int], writer: DatasetWriter, rows: int
+) -> int:
+    """Writes frames, and rows slot by slot, while the next block is played; returns mismatches."""
+    first_row = np.cumsum([0, *kept])
+    mismatches, slot, done = 0, 0, 0
+
+    def write(block: Block, slots: range, at: int) -> None:
+        table = np.empty(block.action.shape, _ROW)
+        for name in table.dtype.names or ():
+            table[name] = getattr(block, name)
+        for i, region in enumerate(slots):
+            keep = int(np.clip(kept[region] - at, 0, table.shape[1]))
             if keep:
-                writer.append(region + slot, block.obs[slot, :keep])
-        parts.append({name: getattr(block, name).copy() for name in names})
-        at += n
-        advance(at * len(steps))
-    return {name: np.concatenate([part[name] for part in parts], axis=1) for name in names} | {
-        "steps": steps
-    }
+                writer.append(region, block.obs[i, :keep])
+                os.pwrite(rows, table[i, :keep].tobytes(), (first_row[region] + at) * _ROW.itemsize)
+
+    with (
+        progress(f"materialise {recording.game}", len(recording), "frames") as advance,
+        ThreadPoolExecutor(1) as aside,
+    ):
+        for take in recording.takes:
+            replay, slots, at = Replay(recording, take, threads), range(slot, slot + take.n_envs), 0
+            pending: Future[Any] = aside.submit(int)
+            for block in replay:
+                pending.result()  # a block's buffer is played into again two blocks later
+                pending = aside.submit(write, block, slots, at)
+                at += block.action.shape[1]
+                done += block.action.size
+                advance(done)
+            pending.result()
+            slot += take.n_envs
+            mismatches += replay.pixel_mismatches
+    return mismatches
 
 
-def _join(takes: list[Columns], levels: list[int]) -> Columns:
-    """Columns of the whole dataset, slot after slot."""
-    joined: dict[str, list[NDArray[Any]]] = {}
-    episode = 0
-    for take in takes:
-        for slot, n in enumerate(take["steps"]):
-            rows = {name: take[name][slot, :n] for name in take if name != "steps"}
-            ended = rows["terminated"] | rows["truncated"]
-            begun = np.concatenate([[0], np.cumsum(ended)[:-1]])  # episode number inside the slot
-            starts = np.flatnonzero(np.diff(begun, prepend=-1))
-            rows["episode"] = episode + begun
-            rows["t"] = np.arange(n) - starts[begun]
+def _columns(rows: int, kept: list[int], levels: list[int]) -> Iterator[Rows]:
+    """The dataset's columns, one slot after the other."""
+    episode = first = 0
+    for n in filter(None, kept):
+        table = np.frombuffer(os.pread(rows, n * _ROW.itemsize, first * _ROW.itemsize), _ROW)
+        ended = table["terminated"] | table["truncated"]
+        begun = np.cumsum(ended) - ended  # the episode's number inside the slot
+        starts = np.flatnonzero(np.diff(begun, prepend=-1))
+        yield {
+            **{name: table[name] for name in ("action", "reward", "terminated", "truncated")},
+            "level": np.searchsorted(levels, table["level"]),
+            "episode": episode + begun,
+            "t": np.arange(n) - starts[begun],
             # Procgen shows no terminal observation, and a slot's last row has no successor.
-            rows["has_next"] = ~ended & (np.arange(n) < n - 1)
-            rows["level"] = np.searchsorted(levels, rows["level"])
-            episode += int(begun[-1]) + 1 if n else 0
-            for name, values in rows.items():
-                joined.setdefault(name, []).append(values)
-    columns = {name: np.concatenate(values) for name, values in joined.items()}
-    return columns | {"frame": np.arange(len(columns["action"]))}
+            "has_next": ~ended & (np.arange(n) < n - 1),
+            "frame": first + np.arange(n),
+        }
+        episode += int(begun[-1]) + 1
+        first += n

@@ -65,11 +65,12 @@ def read_minari(config: ImportConfig) -> Source:
     with _readable(path):
         data = minari.MinariDataset(path)
         facts: Mapping[str, Any] = data.storage.metadata.get(_FACTS, {})
-        outlines = list(_outlines(config, data))
     key, shape = _images(config.source, data.observation_space, config.image)
     if not isinstance(data.action_space, spaces.Discrete):
         found = _brief(data.action_space)
         raise UserError(f"{config.source} has actions {found}; gsf needs a Discrete space.")
+    with _readable(path):
+        outlines = list(_outlines(config, data))
     if not outlines:
         raise UserError(f"{config.source} has no episodes.")
     obs_shape = tuple(facts.get("obs_shape", shape))
@@ -194,16 +195,17 @@ def write_minari(config: ExportConfig) -> Path:
         return config.out
     space = _observation_space(dataset.obs_shape)
     with full_disk_is_named(config.out), atomic_directory(config.out) as aside:
-        (aside / "data").mkdir()
         from minari.dataset.minari_storage import MinariStorage
 
+        folder = aside.resolve() / "data"  # Minari cannot tell the size of a relative path
+        folder.mkdir()
         storage = MinariStorage.new(
-            aside / "data",
+            folder,
             observation_space=space,
             action_space=spaces.Discrete(dataset.n_actions),
             data_format="hdf5",
         )
-        n_repeated = _write_episodes(aside / "data" / "main_data.hdf5", dataset, space)
+        n_repeated = _write_episodes(folder / "main_data.hdf5", dataset, space)
         storage.update_metadata(
             {
                 "dataset_id": dataset_id,

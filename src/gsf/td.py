@@ -247,7 +247,8 @@ def learn(dataset: Dataset, cumulants: Array, config: "FitConfig", out: Path) ->
         state = load_checkpoint(out / "checkpoint.pt")
         learner.load(state)
         step = state["step"]
-    usable, following = usable_rows(dataset, q), next_rows(dataset)
+    usable, following = usable_rows(dataset, q), next_rows(dataset)  # -1: no next action is needed
+    slot_of = dataset.action.astype(np.int64) if q else np.zeros(len(dataset), np.int64)
     if not len(usable):
         raise UserError(f"{dataset.path} has no transition with a next observation or an end.")
     with (
@@ -256,16 +257,10 @@ def learn(dataset: Dataset, cumulants: Array, config: "FitConfig", out: Path) ->
     ):
         for now in range(step + 1, config.grad_steps + 1):
             rows = usable[learner.rng.integers(len(usable), size=config.batch)]
-            slot, next_slot = np.zeros((2, len(rows)), np.int64)
-            if q:
-                slot = dataset.action[rows].astype(np.int64)
-                next_slot = dataset.action[np.maximum(following[rows], 0)].astype(np.int64)
+            columns = cumulants[rows], slot_of[rows], slot_of[following[rows]]
             info = learner.update(
                 dataset.gather(rows).to(config.device),
-                *(
-                    torch.as_tensor(x, device=config.device)
-                    for x in (cumulants[rows], slot, next_slot)
-                ),
+                *(torch.as_tensor(x, device=config.device) for x in columns),
                 gamma=config.gamma,
                 rate=config.target_rate,
             )

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Literal, Self
 
 import numpy as np
-import torch
 import tyro
 
 from gsf import losses
@@ -26,6 +25,7 @@ from gsf.dataset import Dataset
 from gsf.labels import FORMAT as LABELS_FORMAT
 from gsf.labels import KIND as LABELS_KIND
 from gsf.labels import load_labels
+from gsf.nets import pick_device
 from gsf.runs import (
     Metrics,
     UserError,
@@ -104,11 +104,8 @@ def train(config: TrainConfig) -> Path:
     if _is_finished(config, inputs):
         console.print(f"{config.out} is done already.", soft_wrap=True)
         return config.out
-    device = config.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     rng = np.random.default_rng(config.seed)
-    learner = Learner(config, dataset, rng, config.labels, device)
+    learner = Learner(config, dataset, rng, config.labels, pick_device(config.device))
     with locked(config.out):
         if not (config.out / "manifest.json").is_file():
             write_manifest(
@@ -179,6 +176,7 @@ class _Position:
     step: int = 0
     seconds: float = 0.0
     sums: dict[str, float] = field(default_factory=dict)  # of metrics since their last row
+    n_summed: int = 0
 
 
 def _loop(
@@ -202,11 +200,11 @@ def _loop(
                 if not abs(value) <= DIVERGED:  # also NaN
                     raise _diverged(config, f"{name} is {value:g}", at.step, saved)
             at.sums = {name: at.sums.get(name, 0.0) + x for name, x in values.items()}
+            at.n_summed += 1
             if at.step % config.log_every == 0 or last:
-                n = (at.step - 1) % config.log_every + 1
-                means = {name: total / n for name, total in at.sums.items()}
+                means = {name: total / at.n_summed for name, total in at.sums.items()}
                 metrics.write(at.step, {**means, "train/seconds": at.seconds})
-                at.sums = {}
+                at.sums, at.n_summed = {}, 0
             if at.step % config.checkpoint_every == 0 or at.step in keep or last:
                 if not learner.finite():
                     raise _diverged(config, "a weight is not finite", at.step, saved)
@@ -235,7 +233,7 @@ def _resume(config: TrainConfig, learner: Learner, rng: np.random.Generator) -> 
     state = load_run_checkpoint(latest, config.method)
     learner.load(state)
     rng.bit_generator.state = json.loads(state["rng"])
-    return _Position(state["step"], state["seconds"], state["sums"])
+    return _Position(**{f.name: state[f.name] for f in dataclasses.fields(_Position)})
 
 
 def _diverged(config: TrainConfig, what: str, step: int, saved: int) -> UserError:

@@ -95,7 +95,8 @@ class VPN(AuxiliaryLoss):
             "value": masked_huber(torch.cat(values, 1), target, torch.cat([known, reached], 1)),
         }
         info: Info = {name: term.detach() for name, term in terms.items()}
-        return torch.stack(list(terms.values())).sum(), {**info, "target": target[:, 0].mean()}
+        info["target"] = (target[:, 0] * known[:, 0]).sum() / known[:, 0].sum().clamp(min=1)
+        return torch.stack(list(terms.values())).sum(), info
 
     @torch.no_grad()
     def bootstrap(self, context: Context) -> Tensor:
