@@ -41,7 +41,7 @@ class BenchDataConfig:
     transitions: int = 200_000
     """How much random play to record and materialise."""
     workdir: Path | None = None
-    """Where to write; the speed of this disk is measured. Default: the system's temporary folder."""
+    """Where to write: the disk to measure. Default: the system's temporary folder."""
     out: Path | None = None
     """Also write the numbers as JSON to this file."""
 
@@ -52,7 +52,7 @@ class BenchDataConfig:
 def bench_data(config: BenchDataConfig) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="gsf-bench-", dir=config.workdir) as directory:
         numbers = _measure_data(config, Path(directory))
-    _show("gsf bench data", numbers, config.out)
+    show("gsf bench data", numbers, config.out)
     return numbers
 
 
@@ -152,7 +152,7 @@ def _rate(work: Callable[[], Any]) -> float:
     return n / elapsed
 
 
-def _show(title: str, numbers: dict[str, float], out: Path | None) -> None:
+def show(title: str, numbers: dict[str, float], out: Path | None) -> None:
     table = Table(title=title)
     table.add_column("quantity")
     table.add_column("value", justify="right")

@@ -45,7 +45,9 @@ VERBS = {
     "data import": Verb("importers", "import_data", "ImportConfig", "Minari, npz -> dataset"),
     "data export": Verb("importers", "export_data", "ExportConfig", "dataset -> Minari"),
     "bench data": Verb("bench", "bench_data", "BenchDataConfig", "speed of the data path"),
-    "bench train": Verb("bench", "bench_train", "BenchTrainConfig", "speed of one training step"),
+    "bench train": Verb(
+        "bench_train", "bench_train", "BenchTrainConfig", "speed of one training step"
+    ),
 }
 
 

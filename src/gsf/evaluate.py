@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,6 +30,12 @@ from gsf.splits import Split, split_levels
 
 NOOP = 4
 IDENTITY = "agent"  # one column more: a digest of what played, so that rows are never mixed up
+# The same however the rows came here, by play or from a file.
+TYPES: dict[str, Any] = dict.fromkeys([*COLUMNS, IDENTITY], str) | {
+    **dict.fromkeys(("seed", "step", "level", "length"), np.int64),
+    "return": np.float64,
+    "completed": bool,
+}
 N_BOOTSTRAP = 2000
 
 
@@ -255,9 +261,8 @@ def _counter(advance: Callable[..., None]) -> Callable[[int, int], None]:
 
 def read_rows(path: Path) -> pd.DataFrame:
     """The rows of a file, none if there is no file."""
-    columns = [*COLUMNS, IDENTITY]
     if not path.is_file():
-        return pd.DataFrame(columns=columns)
+        return pd.DataFrame(columns=list(TYPES)).astype(TYPES)
     if path.suffix == ".parquet":
         try:
             raw = pd.read_parquet(path)
@@ -265,12 +270,8 @@ def read_rows(path: Path) -> pd.DataFrame:
             raise UserError(f"{path} is not readable ({type(error).__name__}).") from None
         rows = check_rows(raw, str(path))
     else:
-        rows, raw = read_returns(path), pd.read_csv(path)
-    plain = {"length": np.int64, "completed": bool} | dict.fromkeys(
-        ("game", "method", "split", "mode"), object
-    )
-    identity = raw[IDENTITY].astype(object) if IDENTITY in raw else "unknown"
-    return rows.astype(cast(Any, plain)).assign(**{IDENTITY: identity})
+        rows, raw = read_returns(path), pd.read_csv(path, dtype={IDENTITY: str})
+    return rows.assign(**{IDENTITY: raw.get(IDENTITY, "unknown")}).astype(TYPES)
 
 
 def write_rows(path: Path, rows: pd.DataFrame) -> pd.DataFrame:
@@ -278,7 +279,7 @@ def write_rows(path: Path, rows: pd.DataFrame) -> pd.DataFrame:
     order = rows["split"].map({split: i for i, split in enumerate(SPLITS)})
     keys = ["game", "method", "seed", "step", "order", "mode", "level"]
     rows = rows.assign(order=order).sort_values(keys, ignore_index=True)
-    rows = rows[[*COLUMNS, IDENTITY]]
+    rows = rows[list(TYPES)].astype(TYPES)
     assert not rows.duplicated(KEYS).any()
     if path.suffix == ".parquet":
         buffer = io.BytesIO()

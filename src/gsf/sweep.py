@@ -7,7 +7,7 @@ same command goes on. A run that fails is named in the table; the others go on.
 
 import itertools
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,8 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         require_positive(self, "seeds")
+        for word in self.set:
+            _parse_setting(word)
 
     def stage(self, name: str, loss: str | None = None, **given: Any) -> Any:
         """A stage's options: its defaults, the preset's, those given, then --set."""
@@ -81,6 +83,9 @@ def _parse_setting(word: str) -> tuple[str, str, Any]:
         raise UserError(
             f"--set {word} is not owner.option=value with an owner among {', '.join(owners)}."
         )
+    known = [field.name for field in fields(STAGES.get(owner) or losses.find(owner).Config)]
+    if option not in known:
+        raise UserError(f"--set {word}: {owner} has no option {option}, but {', '.join(known)}.")
     try:
         return owner, option, json.loads(text)
     except ValueError:
@@ -184,6 +189,8 @@ def _recordings(config: RunConfig) -> dict[str, str]:
     given = config.recordings or tuple(p.stem for p in list_shipped() if p.stem in GAMES)
     found = {Recording.load(name).game: name for name in given}
     games = config.games or tuple(found)
+    if not games:
+        raise UserError("no recordings are shipped with this build; name some with --recordings.")
     for game in games:
         find_game(game)
         if game not in found:

@@ -1,0 +1,203 @@
+"""The command line: what it says and exits with; bad input never shows a traceback."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gsf import cli
+from gsf.config import PRESETS, from_json, preset_values, to_json
+from gsf.materialise import MaterialiseConfig
+from gsf.recording import Recording
+from gsf.runs import UserError
+from test_recording import record
+
+
+@pytest.fixture(scope="module")
+def play(tmp_path_factory):
+    path = tmp_path_factory.mktemp("play") / "coinrun.gsfrec"
+    record("coinrun", n_steps=300, n_envs=4).save(path)
+    return path
+
+
+@pytest.fixture
+def gsf(capsys, tmp_path, monkeypatch):
+    """Runs a command line; returns (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*argv):
+        try:
+            code = cli.main([str(word) for word in argv])
+        except SystemExit as stop:  # argparse's way
+            code = stop.code
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return code, out, err
+
+    return run
+
+
+def test_help_lists_every_verb_and_teaches_the_line_of_work(gsf):
+    code, out, _ = gsf("--help")
+    assert code == 0
+    assert all(f"  {verb} " in out for verb in cli.VERBS)
+    assert "collect -> materialise -> fit -> label -> train -> evaluate -> report" in out
+    assert gsf("data", "--help")[1].count("  data ") == 7
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_every_verb_explains_its_options(gsf, verb):
+    code, out, _ = gsf(*verb.split(), "--help")
+    assert code == 0
+    assert f"usage: gsf {verb}" in out
+    assert "(required)" in out or "(default:" in out or verb == "data list"
+
+
+def test_a_preset_sets_the_defaults_that_help_shows(gsf):
+    assert "20000" in gsf("materialise", "--preset", "smoke", "--help")[1].replace(",", "")
+    for argv, message in [
+        (("run", "--preset", "big"), "unknown preset 'big'; choose one of smoke, laptop"),
+        (("run", "--preset"), "--preset needs a value"),
+    ]:
+        code, _, err = gsf(*argv)
+        assert code == 2
+        assert message in " ".join(err.split())
+
+
+def test_every_preset_fits_the_options_it_sets():
+    for preset, verbs in PRESETS.items():
+        for name in verbs:
+            verb = cli.VERBS[name]
+            config = getattr(importlib.import_module(f"gsf.{verb.module}"), verb.config)
+            assert set(preset_values(name, preset)) <= set(config.__dataclass_fields__)
+
+
+def test_options_go_to_json_and_back_and_wrong_ones_are_named():
+    config = MaterialiseConfig("a", out=Path("b"))
+    data = to_json(config)
+    assert from_json(MaterialiseConfig, data | {"out": "b"}).recording == "a"
+    with pytest.raises(UserError, match="unknown option 'wrong'"):
+        from_json(MaterialiseConfig, data | {"wrong": 1})
+    with pytest.raises(UserError, match="'transitions' must be"):
+        from_json(MaterialiseConfig, data | {"out": "b", "transitions": "many"})
+
+
+def test_info_verify_cut_join_and_list(gsf, play):
+    out = gsf("data", "info", play)[1]
+    for fact in ("coinrun (easy)", "1,200 = 300 steps x 4 envs", "of 20 (0..19)", "bytes"):
+        assert fact in out
+    assert "1,200 transitions replay" in gsf("data", "verify", play)[1]
+    assert gsf("data", "cut", play, "--transitions", 500, "--out", "cut.gsfrec")[0] == 0
+    assert len(Recording.load("cut.gsfrec")) == 600
+    assert gsf("data", "join", play, "cut.gsfrec", "--out", "both.gsfrec")[0] == 0
+    assert len(Recording.load("both.gsfrec")) == 1800
+    assert gsf("data", "list")[0] == 0
+    assert gsf("materialise", play, "--out", "ds")[0] == 0
+    assert "1200" in gsf("data", "info", "ds")[1]
+    assert "every byte" in gsf("data", "verify", "ds")[1]
+
+
+def damage(path, at):
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def test_bad_recordings_get_one_sentence(gsf, play, tmp_path):
+    data, bad = play.read_bytes(), tmp_path / "bad.gsfrec"
+    at = len(data) - 2 * Recording.load(play).takes[0].logic.nbytes - 1  # the last of the actions
+    for content, message in [
+        (data[:-100], "truncated"),
+        (
+            data[: -2 * sums - 1] + bytes([data[-2 * sums - 1] ^ 1]) + data[-2 * sums :],
+            "actions of",
+        ),
+        (data[:-1] + bytes([data[-1] ^ 1]), "checksums of the pixels are damaged"),
+        (b"something else", "is not a gsf recording"),
+    ]:
+        bad.write_bytes(content)
+        code, _, err = gsf("materialise", bad, "--out", "ds")
+        assert code == 2
+        assert err.startswith("error: ")
+        assert message in err
+        assert not (tmp_path / "ds").exists()
+
+
+def test_bad_datasets_get_one_sentence(gsf, play, tmp_path):
+    ds = tmp_path / "ds"
+    assert gsf("materialise", play, "--out", ds)[0] == 0
+    level = np.load(ds / "level.npy")
+
+    def sentence():
+        code, _, err = gsf("train", ds, "--out", "run", "--grad-steps", 1)
+        assert code == 2
+        assert err.startswith("error: ")
+        return err
+
+    np.save(ds / "level.npy", np.where(level == level[0], 77, level))
+    assert "a level id outside 0..19" in sentence()
+    damage(ds / "reward.npy", 200)
+    assert "reward.npy" in gsf("data", "verify", ds)[2]
+    (ds / "level.npy").unlink()
+    assert "lacks level.npy" in sentence()
+    (ds / "manifest.json").write_text("{")
+    assert "is damaged" in sentence()
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("collect", "--game", "pong"), "unknown game 'pong'"),
+        (("collect", "--game", "coinrun", "--n-envs", "-1"), "--n-envs must be positive, got -1"),
+        (("materialise", "none.gsfrec", "--out", "x"), "no recording at none.gsfrec"),
+        (("train", "nowhere", "--out", "x"), "no manifest.json"),
+        (("train", "nowhere", "--out", "x", "--method", "magic"), "unknown method 'magic'"),
+        (("train", "nowhere", "--out", "x", "--batch", "-4"), "--batch must be positive, got -4"),
+        (("evaluate", "nowhere"), "nowhere"),
+        (("paint",), "unknown verb 'paint'"),
+        (("data", "paint"), "unknown verb 'data paint'"),
+        (("run", "--methods", "magic"), "unknown method 'magic'"),
+        (("run", "--set", "train.size=3"), "train has no option size"),
+        (("run", "--games", "pong"), "unknown game 'pong'"),
+    ],
+)
+def test_bad_requests_get_one_sentence(gsf, argv, message):
+    code, _, err = gsf(*argv)
+    assert code == 2
+    assert err.startswith("error: ")
+    assert message in " ".join(err.split())
+
+
+def test_an_unknown_option_is_named(gsf):
+    code, out, err = gsf("materialise", "a", "--out", "b", "--speed", "3")
+    assert code == 2
+    assert "--speed" in out + err
+
+
+def test_a_full_disk_loses_nothing(play, tmp_path):
+    mount = tmp_path / "small"
+    mount.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(mount)], check=False
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a tmpfs needs root")
+    try:
+        command = [sys.executable, "-m", "gsf", "materialise", str(play), "--out", str(mount / "d")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert "needs 0.01 GB but its disk has 0.00 GB free" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert list(mount.iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(mount)], check=True)
+
+
+def test_reports_need_no_torch_and_imported_data_no_procgen():
+    code = "import sys, gsf.report, gsf.stats, gsf.plots; print('torch' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+    code = "import sys, gsf.train, gsf.importers; print('procgen' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
