@@ -111,10 +111,7 @@ def test_bad_recordings_get_one_sentence(gsf, play, tmp_path):
     at = len(data) - 2 * Recording.load(play).takes[0].logic.nbytes - 1  # the last of the actions
     for content, message in [
         (data[:-100], "truncated"),
-        (
-            data[: -2 * sums - 1] + bytes([data[-2 * sums - 1] ^ 1]) + data[-2 * sums :],
-            "actions of",
-        ),
+        (data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :], "the actions of steps 0..299"),
         (data[:-1] + bytes([data[-1] ^ 1]), "checksums of the pixels are damaged"),
         (b"something else", "is not a gsf recording"),
     ]:

@@ -141,8 +141,8 @@ class Job:
 
 
 def run(config: RunConfig) -> Path:
-    recordings = _recordings(config)
     methods = _methods(config.methods)
+    recordings = _recordings(config)
     for game, recording in recordings.items():
         home = config.out / game
         materialise(config.stage("materialise", recording=recording, out=home / "dataset"))
