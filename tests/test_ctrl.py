@@ -1,10 +1,12 @@
 """CTRL: balanced clusters, nearest neighbours, targets without gradient, the queue."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import normalize
 
 import tiny
@@ -12,6 +14,7 @@ from gsf.agent import AgentConfig, Learner
 from gsf.dataset import Dataset
 from gsf.losses import Spec
 from gsf.losses.ctrl import CTRL, draw_neighbour, sinkhorn
+from gsf.nets import frozen_copy, seeded, update_target
 from gsf.runs import UserError
 
 
@@ -116,6 +119,39 @@ def test_targets_are_of_the_ema_networks(dataset: Dataset) -> None:
     aux.after_step()
     for a, b in zip(old, aux.target_stretch.parameters(), strict=True):
         torch.testing.assert_close(b, a + 0.25)
+
+
+def test_clusters_form_and_hold_one_kind_of_play_each() -> None:
+    rng = np.random.default_rng(0)
+    n_kinds, place = 12, torch.from_numpy(rng.normal(size=(12, 16))).float()
+    habit = torch.from_numpy(rng.integers(3, size=(n_kinds, 10)))
+    spec = Spec((8, 8, 3), n_actions=3, n_levels=1, z_dim=32)
+    with seeded(rng):
+        encoder = nn.Sequential(nn.Linear(16, 32), nn.LayerNorm(32), nn.Tanh())
+        aux = CTRL(CTRL.Config(n_prototypes=30, target_rate=0.02), spec)
+    target_encoder = frozen_copy(encoder)
+    trained = [p for p in [*encoder.parameters(), *aux.parameters()] if p.requires_grad]
+    adam, kinds = torch.optim.Adam(trained, 1e-3), np.zeros(0, int)
+    for _ in range(150):
+        kind = rng.integers(n_kinds, size=25)
+        noise = torch.from_numpy(rng.normal(scale=0.5, size=(25, 10, 16))).float()
+        uniform = torch.from_numpy(rng.random((25, 2))).float()
+        drawn = {"obs": place[kind][:, None] + noise, "action": habit[kind], "uniform": uniform}
+        context = SimpleNamespace(
+            drawn=drawn, crop=lambda x: x, encoder=encoder, target_encoder=target_encoder
+        )
+        loss, info = aux(context)
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+        aux.after_step()
+        update_target(target_encoder, encoder, 0.02)
+        kinds = np.concatenate([kind, kinds])[:1000]
+    assert float(info["entropy"]) < 0.9 * np.log(30)  # log 30: every stretch in every cluster
+    logits = aux.queue @ normalize(aux.prototypes.weight, dim=1).T / 0.05
+    cluster = sinkhorn(logits, 3).argmax(1).numpy()
+    largest = [np.bincount(kinds[cluster == c]).max() for c in np.unique(cluster)]
+    assert sum(largest) / 1000 > 0.8
 
 
 def test_stretches_lie_inside_an_episode(dataset: Dataset) -> None:

@@ -43,6 +43,13 @@ def test_seen_levels_are_the_first_of_the_training_data():
     assert split_levels("maze", "test", 0) == []
 
 
+def test_levels_that_only_begin_alike_are_told_apart():
+    first = make_env("coinrun", [29, 197], 2, seed=0).reset()[0]
+    assert np.array_equal(first[0], first[1])
+    one, other = splits._plays("coinrun", (29, 197), "easy")
+    assert one != other
+
+
 def test_digests_do_not_depend_on_who_plays_beside():
     levels = tuple(range(8))
     together = splits._plays("dodgeball", levels, "easy")

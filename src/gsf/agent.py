@@ -32,9 +32,9 @@ from gsf.nets import (
     seeded,
     update_target,
 )
+from gsf.returns import RUN_FORMAT
 from gsf.runs import UserError, load_checkpoint, read_manifest
 
-RUN_FORMAT = 1
 REWARD_GAMMA = 0.99  # of the return whose spread is the unit of reward: one number per dataset
 ACT_BATCH = 512  # images encoded at once, so that memory does not grow with the number of envs
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tyro
+from rich.markup import escape
 
 from gsf.config import PRESETS, preset_values
 from gsf.runs import UserError, console
@@ -64,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    console.print(f"[red]error:[/] {message}", highlight=False, soft_wrap=True)
+    console.print(f"[red]error:[/] {escape(message)}", highlight=False, soft_wrap=True)
     return code
 
 
@@ -104,9 +105,8 @@ def _defaults(config: Any, chosen: dict[str, Any]) -> Any:
     for field in dataclasses.fields(config):
         value = chosen.get(field.name, field.default)
         if value is dataclasses.MISSING:
-            value = tyro.MISSING
-            if field.default_factory is not dataclasses.MISSING:
-                value = field.default_factory()
+            make = field.default_factory
+            value = make() if callable(make) else tyro.MISSING
         object.__setattr__(instance, field.name, value)
     return instance
 

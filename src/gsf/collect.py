@@ -22,7 +22,8 @@ from gsf.config import require_positive, to_json
 from gsf.envs import N_ACTIONS, Mode, ProcgenVectorEnv, make_env
 from gsf.equations import epsilon_schedule
 from gsf.games import find_game
-from gsf.ppo import PPO, ActorCritic, PPOConfig, pick_device, sample
+from gsf.nets import pick_device
+from gsf.ppo import PPO, ActorCritic, PPOConfig, sample
 from gsf.recording import Recorder, Recording, play
 from gsf.runs import (
     Metrics,

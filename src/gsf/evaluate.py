@@ -68,7 +68,7 @@ class EvaluateConfig:
     seed: int = 0
     """Of the actions `random` or a policy draws; a run has its own."""
     dataset: Path | None = None
-    """The training data, if a run's has moved; for `random` and policies: what counts as seen."""
+    """`random` and policies: the training data, whose levels count as seen; a run knows its own."""
     device: Device = "auto"
     """Where networks run; auto: a GPU if there is one."""
 
@@ -108,16 +108,17 @@ def evaluate(config: EvaluateConfig) -> pd.DataFrame:
     """All rows asked for, as returns.COLUMNS: those played now and those that were there."""
     players = _players(config)
     out = _out(config)
+    levels = {split: _levels(players[0], split, config.n_levels(split)) for split in config.splits}
     tasks = [
-        Task(player, split, mode, levels)
+        Task(player, split, mode, levels[split])
         for player in players
-        for split in dict.fromkeys(config.splits)
-        if (levels := _levels(player, split, config.n_levels(split)))
+        for split in levels
         for mode in dict.fromkeys(config.modes)
+        if levels[split]
     ]
     if not tasks:
         raise UserError("nothing to play: no split, no mode or no level is left.")
-    with locked(out.with_name(f".{out.name}")):
+    with locked(out.parent, f".{out.name}.lock"):
         rows = read_rows(out)
         left = [_missing(task, rows, out) for task in tasks]
         n = sum(len(task.levels) for task in left)

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from gsf import page, plots, plots_data, stats
 from gsf.artifacts import Artifacts
 from gsf.films import Film, film
+from gsf.games import GAMES
 from gsf.returns import gather, in_order
 from gsf.runs import UserError, progress, read_metrics
 from gsf.sources import Sources, Stage, seconds_per_step
@@ -49,21 +50,23 @@ def films(
     made: Artifacts,
 ) -> Iterator[str]:
     """The same few test levels for every method of a game."""
-    tested = rows[rows["split"] == "test"] if len(rows) else rows
-    levels = {g: sorted(set(tested.loc[tested["game"] == g, "level"])) for g in runs}
-    n_agents = sum(len(by_method) + 1 for game, by_method in runs.items() if levels[game])
+    tested = rows[rows["split"] == "test"]
+    levels = {g: sorted(set(tested.loc[tested["game"] == g, "level"])) for g in runs if g in GAMES}
+    levels = {game: found for game, found in levels.items() if found}
+    if runs.keys() - levels.keys():
+        without = ", ".join(sorted(runs.keys() - levels.keys()))
+        made.problems.append(f"No films of {without}: no Procgen game, or no test levels played.")
+    n_agents = sum(len(runs[game]) + 1 for game in levels)
     if not n_agents:
-        if runs:
-            made.problems.append("No films: no game has been played on test levels yet.")
         return
     n_levels = max(1, min(3, 60 // n_agents))
     limit = FILM_BYTES // (n_agents * n_levels)
     shown: list[Film] = []
     with progress("films", n_agents, "agents") as advance:
-        for game, by_method in runs.items():
-            for run in (None, *by_method.values()) if levels[game] else ():
+        for game, found in levels.items():
+            chosen = [int(level) for level in found[:n_levels]]
+            for run in (None, *runs[game].values()):
                 dataset = sources.dataset_of(run) if run else None
-                chosen = [int(level) for level in levels[game][:n_levels]]
                 options: dict[str, Any] = {"max_steps": max_steps, "limit": limit}
                 try:
                     shown += film(game, run, dataset, chosen, mode, **options)
@@ -142,21 +145,26 @@ def explorer(
     table = made.table(
         "agreement",
         "How often neighbours agree in value quantile",
-        lambda: pd.DataFrame(agreement),
-        _agreement_note(agreement),
+        lambda: _agreement(agreement),
+        f"Share of the {K} nearest neighbours from other levels that lie in the same value "
+        f"quantile, over {agreement[0]['n']:,} training observations per game, of the run with the "
+        "lowest seed; brackets: 95 % intervals over levels. chance: any observation of another "
+        "level; pixels: no learning, the images themselves.",
+        index="method",
+        columns="game",
     )
     return [page.paragraph(intro), '<div id="explorer-app"></div>', table], data
 
 
-def _agreement_note(agreement: list[dict[str, Any]]) -> str:
-    first = agreement[0]
-    chance = {row["game"]: row["chance"] for row in agreement}
-    shown = ", ".join(f"{game} {x:.3f}" for game, x in chance.items())
-    return (
-        f"Share of the {first['k']} nearest neighbours from other levels that lie in the same "
-        f"value quantile, over {first['n']:,} training observations per game, of the run with the "
-        f"lowest seed; brackets: 95 % intervals over levels. By chance: {shown}."
-    )
+def _agreement(found: list[dict[str, Any]]) -> pd.DataFrame:
+    """With the chance of agreeing as one more method, and the mean over games as one more game."""
+    frame = pd.DataFrame(found)
+    chance = frame.drop_duplicates("game").assign(method="chance", low=np.nan, high=np.nan)
+    frame = pd.concat([frame, chance.assign(value=chance["chance"])]).drop(columns="chance")
+    if frame["game"].nunique() > 1:
+        mean = frame.groupby("method", as_index=False)["value"].mean()
+        frame = pd.concat([frame, mean.assign(game="mean")])
+    return frame
 
 
 def method(sources: Sources, made: Artifacts, baseline: str) -> Iterator[str]:
@@ -246,7 +254,7 @@ def _theorems(sources: Sources, made: Artifacts) -> Iterator[str]:
         yield made.figure(
             "visits",
             "Theorem 2: visits per label",
-            "A random walk on a chain of 70 states, its observations binned by the L1 norm of "
+            "Random walks on a chain of 10 states, its states binned by the L1 norm of "
             "their successor features; and both forms of the bound at the mean visits.",
             _theorem2,
         )
@@ -274,13 +282,15 @@ def _theorem2() -> Figure:
 
     gamma = 0.9
     walks = [
-        visits_per_label(70, 20_000, gamma, 7, np.random.default_rng(seed))["mean_visits"]
+        visits_per_label(10, 20_000, gamma, 5, np.random.default_rng(seed))["mean_visits"]
         for seed in range(10)
     ]
-    visits = np.nanmean(walks, axis=0)
+    visits = np.nan_to_num(walks).mean(0)
     forms: tuple[Literal["printed", "proof"], ...] = ("printed", "proof")
     bounds: dict[str, Any] = {form: theorem2_bound(visits, gamma, form)[0] for form in forms}
-    return plots_data.visits(walks, bounds, "a random walk on a chain")
+    figure = plots_data.visits(np.nan_to_num(walks), bounds, "random walks on a chain")
+    figure.axes[0].set_yscale("log")
+    return figure
 
 
 def ablations(directory: Path, made: Artifacts) -> str:

@@ -87,6 +87,8 @@ def explore(
         raise UserError(f"no run of {game} has a checkpoint to embed observations with.")
     add(PIXELS, _flat(sample.obs))
     data = _for_page(game, sample, queries, neighbours, limit)
+    for shown, row in zip(data["methods"], agreement, strict=True):
+        shown["agreement"] = round(row["value"], 4)
     data["about"] = (
         f"{len(queries)} observations of {game}'s training data; their {k} nearest (cosine) from "
         f"other levels among {len(pool):,} of {len(np.unique(sample.level[pool]))} levels. "

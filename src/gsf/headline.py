@@ -8,7 +8,7 @@ import pandas as pd
 from gsf import stats
 from gsf.plots import caveat
 from gsf.returns import REFERENCES
-from gsf.stats import Replicates
+from gsf.stats import FEW_SEEDS, Replicates
 
 _PLACES = {"test": "unseen levels", "validation": "validation levels", "seen": "training levels"}
 
@@ -28,6 +28,9 @@ def headline(unseen: Replicates) -> str:
     behind = _iqm(stats.differences(unseen, best))
     rivals = [m for m in trained if m != best and behind[m].high >= 0]
     rivals.sort(key=lambda m: -overall[m].value)
+    n_seeds = min(source.n_seeds(m) for m in trained)
+    if n_seeds < FEW_SEEDS:
+        return f"{first}. {n_seeds} seed{'s' * (n_seeds > 1)} per method cannot rank them."
     if not rivals:
         return f"{first}, ahead of every other method beyond the 95 % intervals."
     named = _join([f"{m} ({overall[m]})" for m in rivals[:3]])
@@ -88,9 +91,10 @@ def _gaps(seen: Replicates, unseen: Replicates) -> list[str]:
         return []
     least, most = (f(gap, key=lambda m: gap[m].value) for f in (min, max))
     text = f"The generalization gap (IQM on seen minus {unseen.scores.split} levels) is "
-    if least == most:
-        return [f"{text}{gap[least]:+.2f}."]
-    return [f"{text}least with {least}, {gap[least]:+.2f}, and most with {most}, {gap[most]:+.2f}."]
+    if f"{gap[least]:+.2f}" == f"{gap[most]:+.2f}":
+        return [f"{text}{gap[least]:+.2f}{' for every method' if len(gap) > 1 else ''}."]
+    small, large = (f"{gap[m]:+.2f} with {m}" for m in (least, most))
+    return [f"{text}between {small} and {large}."]
 
 
 class _Estimate(NamedTuple):

@@ -16,6 +16,7 @@ from gsf.envs import N_ACTIONS, OBS_SHAPE
 from gsf.envs import Mode as Difficulty
 from gsf.games import GAMES, find_game
 from gsf.layout import read_facts
+from gsf.returns import RUN_FORMAT
 from gsf.runs import UserError, digest, read_manifest
 from gsf.splits import BENCHMARK
 
@@ -114,7 +115,7 @@ def find_players(
         raise UserError(f"--seed must not be negative, got {seed}.")
     path = Path(name)
     if is_run(name):
-        return _run_players(path, game, steps, dataset, device)
+        return _run_players(path, game, steps, device)
     if set(steps) != {None}:
         raise UserError(f"{name} has no kept checkpoints; only a run directory has.")
     if name == "random":
@@ -184,11 +185,10 @@ def _run_players(
     run: Path,
     game: str | None,
     steps: Sequence[int | None],
-    dataset: Path | None,
     device: Device,
 ) -> list[Player]:
-    from gsf.agent import RUN_FORMAT, load_agent
-    from gsf.ppo import pick_device
+    from gsf.agent import load_agent
+    from gsf.nets import pick_device
 
     manifest = read_manifest(run, "run", RUN_FORMAT)
     trained_on, shape = manifest["game"], (*manifest["obs_shape"], manifest["n_actions"])
@@ -199,10 +199,10 @@ def _run_players(
         )
     if game not in (None, trained_on):
         raise UserError(f"{run} was trained on {trained_on}; it cannot play {game}.")
-    levels, difficulty = _facts_of_levels(trained_on, _training_facts(run, manifest, dataset))
+    levels, difficulty = _facts_of_levels(trained_on, manifest)
     players = []
     for step in steps:
-        agent = load_agent(run, step, str(pick_device(device)))
+        agent = load_agent(run, step, pick_device(device))
         weights = [x.cpu().numpy().tobytes() for x in _tensors(agent.encoder, agent.head)]
         players.append(
             Player(
@@ -221,19 +221,6 @@ def _run_players(
 
 def _tensors(*modules: Any) -> list[Any]:
     return [x.contiguous() for module in modules for x in module.state_dict().values()]
-
-
-def _training_facts(run: Path, manifest: Mapping[str, Any], dataset: Path | None) -> Any:
-    """What the run's dataset says about its levels; the run itself may know, else it is there."""
-    if "levels" in manifest:
-        return manifest
-    path = dataset or Path(manifest["config"]["dataset"])
-    if not path.exists():
-        raise UserError(f"the levels {run} was trained on are in {path}, which is gone: --dataset.")
-    facts = read_facts(path)
-    if facts["digest"] != manifest["inputs"]["dataset"]:
-        raise UserError(f"{path} is not the dataset {run} was trained on; give it as --dataset.")
-    return facts
 
 
 def _facts_of_levels(game: str, facts: Mapping[str, Any]) -> tuple[Sequence[int], Difficulty]:

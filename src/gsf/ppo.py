@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from gsf.config import require_positive
 from gsf.envs import N_ACTIONS, OBS_SHAPE, ProcgenVectorEnv
-from gsf.nets import Z_DIM, ConvTrunk, EncoderKind, seeded
+from gsf.nets import Z_DIM, ConvTrunk, EncoderKind, pick_device, seeded
 from gsf.runs import UserError, console
 
 CPU_CHUNK = 256  # on a CPU larger activations fall out of the cache and are mapped anew each time
@@ -200,7 +200,7 @@ class PPO:
 
     def __init__(self, config: PPOConfig, env: ProcgenVectorEnv, rng: np.random.Generator) -> None:
         self.config, self.env, self.rng = config, env, rng
-        self.device = pick_device(config.device)
+        self.device = torch.device(pick_device(config.device))
         with seeded(rng):
             self.net = ActorCritic(config.encoder).to(self.device)
         self.optimizer = torch.optim.Adam(
@@ -333,9 +333,3 @@ class PPO:
         self._recent.extend(state["recent"])
         self.rng.bit_generator.state = json.loads(state["rng"])
         self.frames = state["frames"]
-
-
-def pick_device(name: str) -> torch.device:
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("--device cuda: there is no CUDA device here; use --device cpu.")
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")

@@ -12,10 +12,12 @@ from typing import Any, Literal
 
 import pandas as pd
 import tyro
+from rich.markup import escape
 
 from gsf import exhibits, headline, page, plots, provenance, stats, tables
 from gsf.artifacts import Artifacts
 from gsf.config import require_positive, to_json
+from gsf.games import GAMES
 from gsf.returns import REFERENCES, SPLITS, gather, missing_runs, scores
 from gsf.runs import UserError, console, digest_file, write_atomic, write_manifest
 from gsf.sources import Sources, require_report
@@ -91,7 +93,8 @@ def report(config: ReportConfig) -> Path:
     document = page.Page(_title(results, sources))
     _lead(document, results, config)
     if results is not None:
-        document.add("results", "Results", *_figures(results, config, made))
+        overall = _aggregates(results, made)
+        document.add("results", "Results", overall, *_figures(results, config, made))
         document.add("tables", "Tables", *_tables(results, config, made))
     runs = exhibits.best_known(sources)
     if config.videos:
@@ -102,10 +105,14 @@ def report(config: ReportConfig) -> Path:
         )
     if config.explorer:
         parts, data = exhibits.explorer(runs, sources, config.explorer_sample, made)
-        document.add("explorer", "Explorer: what is close to what", *parts)
+        document.add("explorer", "Explorer", *parts)
         document.data["explorer"] = data
     document.add("method", "Data and method", *exhibits.method(sources, made, config.baseline))
-    document.add("missing", "What is missing", *_missing(rows, results, config, made))
+    missing = _missing(rows, results, config, made)
+    if missing:
+        document.lead.append('<p><a href="#missing">Not everything is there yet.</a></p>')
+    nothing = "Nothing: every run found is complete and in every number above."
+    document.add("missing", "What is missing", page.bullets(missing) or page.paragraph(nothing))
     document.add("made", "How it was made", *provenance.provenance(sources, made, to_json(config)))
     target = config.out / "report.html"
     write_atomic(target, document.render())
@@ -171,6 +178,15 @@ def _lead(document: page.Page, results: Results | None, config: ReportConfig) ->
     document.lead.append(page.paragraph(headline.warning(results.unseen), "warning"))
     lines = headline.support(results.unseen, results.seen, config.baseline)
     document.lead += [page.paragraph(line) for line in lines]
+
+
+_OVERALL: Any = {"index": "method", "columns": "statistic"}
+
+
+def _aggregates(results: Results, made: Artifacts) -> str:
+    source = results.unseen.scores
+    title = f"Aggregate {source.unit}, {source.split} levels"
+    return made.table("aggregates", title, lambda: stats.aggregates(results.unseen), **_OVERALL)
 
 
 def _figures(results: Results, config: ReportConfig, made: Artifacts) -> Iterator[str]:
@@ -246,12 +262,12 @@ def _tables(results: Results, config: ReportConfig, made: Artifacts) -> Iterator
     ) -> str:
         return made.table(name, title, make, note, **shape)
 
-    overall: dict[str, Any] = {"index": "method", "columns": "statistic"}
-    yield add("aggregates", f"Aggregate {unit}", lambda: stats.aggregates(unseen), **overall)
     if (other := results.other_mode) is not None:
         title = f"Aggregate {unit}, {other.scores.mode} actions"
-        yield add("aggregates_other_mode", title, lambda: stats.aggregates(other), **overall)
-    yield add("returns", f"Mean return, {split} levels", lambda: stats.per_game(unseen, raw=True))
+        yield add("aggregates_other_mode", title, lambda: stats.aggregates(other), **_OVERALL)
+    yield add(
+        "mean_returns", f"Mean return, {split} levels", lambda: stats.per_game(unseen, raw=True)
+    )
     if unit != "return":
         yield add("scores", f"Min-max score, {split} levels", lambda: stats.per_game(unseen))
     if seen is not None:
@@ -280,12 +296,13 @@ def _tables(results: Results, config: ReportConfig, made: Artifacts) -> Iterator
 
 def _relative(unseen: Replicates, baseline: str) -> pd.DataFrame:
     found = stats.relative(unseen, baseline)
-    return tables.beside_paper(found) if baseline == "cql" else found
+    published = baseline == "cql" and found["game"].isin(GAMES).any()
+    return tables.beside_paper(found) if published else found
 
 
 def _missing(
     rows: pd.DataFrame, results: Results | None, config: ReportConfig, made: Artifacts
-) -> Iterator[str]:
+) -> list[str]:
     seeds = range(config.seeds) if config.seeds else None
     absent = missing_runs(rows, config.games or None, config.methods or None, seeds)
     lines = list(made.problems)
@@ -296,9 +313,6 @@ def _missing(
             kind = f"{replicates.scores.split} levels, {replicates.scores.mode} actions"
             lines += [f"{kind}: {note}" for note in replicates.scores.notes]
     lines = list(dict.fromkeys(map(made.brief, lines)))
-    if lines:
-        yield page.bullets(lines)
-    else:
-        yield page.paragraph("Nothing: every run found is complete and in every number above.")
     for line in lines:
-        console.print(f"[yellow]{line}[/]", soft_wrap=True, highlight=False)
+        console.print(f"[yellow]missing:[/] {escape(line)}", soft_wrap=True, highlight=False)
+    return lines

@@ -84,10 +84,10 @@ _sync_directory = _sync_file  # a directory's entries are synced the same way
 
 
 @contextlib.contextmanager
-def locked(directory: Path) -> Iterator[None]:
+def locked(directory: Path, name: str = ".lock") -> Iterator[None]:
     """One writer per run directory; the lock goes with the process, however it ends."""
     directory.mkdir(parents=True, exist_ok=True)
-    with open(directory / ".lock", "w") as file:
+    with open(directory / name, "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

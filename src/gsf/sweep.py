@@ -219,12 +219,13 @@ def all_methods() -> list[str]:
 
 def _reference_rows(config: RunConfig, game: str, recording: str) -> None:
     """Random play and, where its weights are at hand, the policy that was recorded."""
+    data = config.out / game / "dataset"
     out = config.out / game / "random" / "returns.csv"
-    evaluate(config.stage("evaluate", agent="random", game=game, out=out))
+    evaluate(config.stage("evaluate", agent="random", game=game, dataset=data, out=out))
     policy = SHIPPED / f"{recording}.policy.pt"
     if policy.is_file():
         out = config.out / game / "behaviour" / "returns.csv"
-        evaluate(config.stage("evaluate", agent=str(policy), game=game, out=out))
+        evaluate(config.stage("evaluate", agent=str(policy), dataset=data, out=out))
 
 
 def print_summary(out: Path) -> None:

@@ -19,13 +19,14 @@ import numpy as np
 import tyro
 
 from gsf import losses
-from gsf.agent import RUN_FORMAT, AgentConfig, Learner, load_run_checkpoint
+from gsf.agent import AgentConfig, Learner, load_run_checkpoint
 from gsf.config import require_positive, to_json
 from gsf.dataset import Dataset
 from gsf.labels import FORMAT as LABELS_FORMAT
 from gsf.labels import KIND as LABELS_KIND
 from gsf.labels import load_labels
 from gsf.nets import pick_device
+from gsf.returns import RUN_FORMAT
 from gsf.runs import (
     Metrics,
     UserError,
@@ -119,6 +120,8 @@ def train(config: TrainConfig) -> Path:
                 seed=config.seed,
                 obs_shape=list(dataset.obs_shape),
                 n_actions=dataset.n_actions,
+                levels=dataset.levels,
+                mode=dataset.manifest.get("mode", "easy"),
                 reward_scale=learner.spec.reward_scale,
             )
         _loop(config, dataset, learner, rng)

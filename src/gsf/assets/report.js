@@ -116,7 +116,7 @@ function card(game, method, query) {
   const dot = element("i");
   dot.style.background = method.colour;
   const name = element("b", {}, dot, method.name);
-  const head = element("h4", {}, name, element("span", {}, `${same} of ${near.length} agree`));
+  const head = element("h4", {}, name, element("span", {}, `${same} of ${near.length} agree, ${Math.round(100 * method.agreement)} % over all`));
   return element("div", { className: "card" }, head, element("div", { className: "neighbours" }, ...row));
 }
 

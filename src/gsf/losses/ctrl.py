@@ -87,7 +87,7 @@ class CTRL(AuxiliaryLoss):
         tau: float = 0.1
         """Temperature of the softmax over clusters."""
         epsilon: float = 0.05
-        """Temperature of Sinkhorn's targets. At tau or above they stay uniform for long."""
+        """Temperature of Sinkhorn's targets, below tau or all stretches end up in one place."""
         n_iterations: int = 3
         """Sinkhorn's rounds."""
         n_nearest: int = 1
@@ -105,6 +105,7 @@ class CTRL(AuxiliaryLoss):
         positive = ("length", "n_windows", "n_prototypes", "tau", "epsilon", "n_nearest")
         require_positive(config, *positive)
         self.config = config
+        # Deviation: the authors' code has epsilon = tau and no queue, but 2,000 stretches a step.
         self.stretch = Stretch(spec, config.length)
         self.target_stretch = frozen_copy(self.stretch)
         self.predictor = Projection(Z_DIM, Z_DIM)

@@ -69,7 +69,7 @@ class VPN(AuxiliaryLoss):
             "terminated": torch.from_numpy(dataset.terminated[rows]),
             "taken": torch.from_numpy(ahead < n_taken),  # [n,K]: the step is inside the episode
             "last_obs": last.next_obs,
-            "alive": last.has_next & ~last.terminated,  # there is a state to bootstrap from
+            "alive": last.has_next & ~last.terminated,  # the last step led to a state
             "known": last.has_next | last.terminated,  # else a cut: the future is not 0
         }
 
@@ -100,9 +100,9 @@ class VPN(AuxiliaryLoss):
 
     @torch.no_grad()
     def bootstrap(self, context: Context) -> Tensor:
-        """The value of where the last step led, 0 where it ended the episode.  [n]."""
+        """The value of where the last step led; means nothing where it ended the episode.  [n]."""
         last_z = context.target_encoder(context.crop(context.drawn["last_obs"]))
-        value: Tensor = self.target_value(last_z)[:, 0] * context.drawn["alive"]
+        value: Tensor = self.target_value(last_z)[:, 0]
         return value
 
     def after_step(self) -> None:
