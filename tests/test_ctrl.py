@@ -14,7 +14,7 @@ from gsf.agent import AgentConfig, Learner
 from gsf.dataset import Dataset
 from gsf.losses import Spec
 from gsf.losses.ctrl import CTRL, draw_neighbour, sinkhorn
-from gsf.nets import frozen_copy, seeded, update_target
+from gsf.nets import Projection, frozen_copy, seeded, update_target
 from gsf.runs import UserError
 
 
@@ -125,9 +125,9 @@ def test_clusters_form_and_hold_one_kind_of_play_each() -> None:
     rng = np.random.default_rng(0)
     n_kinds, place = 12, torch.from_numpy(rng.normal(size=(12, 16))).float()
     habit = torch.from_numpy(rng.integers(3, size=(n_kinds, 10)))
-    spec = Spec((8, 8, 3), n_actions=3, n_levels=1, z_dim=32)
+    spec = Spec((8, 8, 3), n_actions=3, n_levels=1)
     with seeded(rng):
-        encoder = nn.Sequential(nn.Linear(16, 32), nn.LayerNorm(32), nn.Tanh())
+        encoder = nn.Sequential(Projection(16, 256), nn.LayerNorm(256), nn.Tanh())
         aux = CTRL(CTRL.Config(n_prototypes=30, target_rate=0.02), spec)
     target_encoder = frozen_copy(encoder)
     trained = [p for p in [*encoder.parameters(), *aux.parameters()] if p.requires_grad]

@@ -77,6 +77,14 @@ def test_a_cut_is_exact_and_covers_the_whole_time(file, tmp_path):
     assert not part.has_next[999]
 
 
+def test_more_than_was_recorded_cannot_be_had(file, tmp_path):
+    with pytest.raises(
+        UserError, match="cannot take 1601 transitions of a recording that has 1600"
+    ):
+        materialise(MaterialiseConfig(str(file), tmp_path / "ds", transitions=1601))
+    assert not (tmp_path / "ds").exists()
+
+
 def test_takes_become_one_dataset(file, tmp_path):
     other = record("fruitbot", n_steps=30, n_envs=2, seed=8, levels=range(900, 903))
     joined = tmp_path / "joined.gsfrec"

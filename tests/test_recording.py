@@ -85,11 +85,10 @@ def test_a_cut_keeps_whole_slots_over_the_whole_time_and_replays(recording):
     assert part.takes[0].actions.shape == (1100, 2)
     assert np.array_equal(part.takes[0].actions, recording.takes[0].actions[:, :2])
     assert mismatches(part) == 0
-    assert same(
-        recording.cut(len(recording)).takes and recording.cut(3 * 1100), recording.cut(2201)
-    )
+    assert recording.cut(2201).takes[0].n_envs == 3
+    assert recording.cut(len(recording)) is recording
     for wrong in (0, -3, len(recording) + 1):
-        with pytest.raises(UserError, match="cannot cut"):
+        with pytest.raises(UserError, match="cannot take"):
             recording.cut(wrong)
 
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from gsf import page, plots, tables
 from gsf.returns import in_order
-from gsf.runs import UserError
+from gsf.runs import UserError, write_atomic
 from gsf.stats import STATISTICS
 
 
@@ -32,7 +32,7 @@ class Artifacts:
         """figures/<name>.png and .svg; returns its HTML, nothing if it could not be drawn."""
         try:
             paths = plots.save(draw(), self.out / "figures" / name)
-        except UserError as error:
+        except (UserError, ValueError) as error:  # matplotlib refuses some names, such as "$_"
             self.problems.append(f"Figure left out, {title}: {error}")
             return ""
         self._note(paths)
@@ -62,8 +62,21 @@ class Artifacts:
         source = plots.describe(described) if "split" in described else ""
         source = f"{source[0].upper()}{source[1:]}. " if source else ""
         caption = f"{source}{note} (tables/{name}.csv, .md, .tex)".strip()
-        colours = {m: plots.colour(m) for m in in_order(tidy["method"]) if m in _plain(wide)}
+        methods = set(tidy["method"]) - {"chance", "pixels"}
+        colours = {m: plots.colour(m) for m in in_order(methods) if not m.endswith(tables.PAPER)}
         return page.table(wide, name, title, caption, colours)
+
+    def copy(self, source: Path, name: str, title: str, caption: str) -> str:
+        """A figure that another stage has drawn, source.png and source.svg."""
+        paths = [self.out / "figures" / f"{name}.{kind}" for kind in ("png", "svg")]
+        try:
+            for path in paths:
+                write_atomic(path, source.with_suffix(path.suffix).read_bytes())
+        except OSError:
+            self.problems.append(f"{source.parent} has no figure; run gsf similar again.")
+            return ""
+        self._note(paths)
+        return page.figure(paths[1], title, f"{caption} (figures/{name}.png, .svg)")
 
     def _note(self, paths: Iterable[Path]) -> None:
         self.files += [str(path.relative_to(self.out)) for path in paths]
@@ -73,8 +86,3 @@ class Artifacts:
         for root in self.roots:
             words = words.replace(f"{root}/", "").replace(str(root), root.name)
         return words
-
-
-def _plain(wide: pd.DataFrame) -> set[str]:
-    """Names in headings and in the first column that are methods, not the paper's."""
-    return {str(x) for x in (*wide.columns, *wide.iloc[:, 0]) if not str(x).endswith(tables.PAPER)}

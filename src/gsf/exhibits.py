@@ -203,7 +203,13 @@ def method(sources: Sources, made: Artifacts, baseline: str) -> Iterator[str]:
             inches=5,
         )
     for stage in sources.of("similar"):
-        yield _similar(stage, made)
+        game = str(stage.manifest.get("game"))
+        yield made.copy(
+            stage.path / "similar",
+            f"similar_{stage.manifest.get('digest')}",
+            f"Alike in state and value, unlike in action: {game}",
+            "Two segments of different levels found by gsf similar: the paper's motivating figure.",
+        )
 
 
 def _entropy(sources: Sources) -> dict[str, list[dict[str, Any]]]:
@@ -222,16 +228,6 @@ def _costs(sources: Sources) -> dict[str, list[float]]:
         if cost is not None and "method" in run.manifest:
             found.setdefault(str(run.manifest["method"]), []).append(cost)
     return found
-
-
-def _similar(stage: Stage, made: Artifacts) -> str:
-    svg = stage.path / "similar.svg"
-    if not svg.is_file():
-        made.problems.append(f"{stage.path} has no similar.svg; run gsf similar again.")
-        return ""
-    title = f"Alike in state and value, unlike in action: {stage.manifest.get('game')}"
-    caption = "Two 5-step segments found by gsf similar, the paper's motivating example."
-    return page.figure(svg, title, caption)
 
 
 def _theorems(sources: Sources, made: Artifacts) -> Iterator[str]:

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from gsf import pictures
 from gsf.sources import Stage
 
+GAP = 2  # pixels between frames; report.js knows it too
+
 
 @dataclass(frozen=True)
 class Film:
@@ -46,7 +48,7 @@ def film(
     films = []
     for level, (frames, result) in zip(levels, _play(player, levels, mode, max_steps), strict=True):
         chosen = [frames[i] for i in pick(len(frames), limit // pictures.BYTES)]
-        strip = pictures.sheet(chosen, len(chosen), limit)
+        strip = pictures.sheet(chosen, len(chosen), limit, GAP)
         films.append(Film(game, player.method, level, result, len(chosen), strip))
     return films
 

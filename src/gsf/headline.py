@@ -80,7 +80,7 @@ def _against(unseen: Replicates, baseline: str) -> list[str]:
     methods = [m for m in found if m.startswith("gsf")]
     if not methods:
         return []
-    shown = _join([f"{m} {found[m]:+.2f}" for m in methods])
+    shown = _join([f"{m} {found[m]:+z.2f}" for m in methods])
     return [f"IQM minus {baseline}'s on the same levels: {shown}."]
 
 
@@ -91,9 +91,9 @@ def _gaps(seen: Replicates, unseen: Replicates) -> list[str]:
         return []
     least, most = (f(gap, key=lambda m: gap[m].value) for f in (min, max))
     text = f"The generalization gap (IQM on seen minus {unseen.scores.split} levels) is "
-    if f"{gap[least]:+.2f}" == f"{gap[most]:+.2f}":
-        return [f"{text}{gap[least]:+.2f}{' for every method' if len(gap) > 1 else ''}."]
-    small, large = (f"{gap[m]:+.2f} with {m}" for m in (least, most))
+    if f"{gap[least]:+z.2f}" == f"{gap[most]:+z.2f}":
+        return [f"{text}{gap[least]:+z.2f}{' for every method' if len(gap) > 1 else ''}."]
+    small, large = (f"{gap[m]:+z.2f} with {m}" for m in (least, most))
     return [f"{text}between {small} and {large}."]
 
 
@@ -103,7 +103,7 @@ class _Estimate(NamedTuple):
     high: float
 
     def __format__(self, how: str) -> str:
-        value, low, high = (format(x, how or ".2f") for x in self)
+        value, low, high = (format(x, how or "z.2f") for x in self)
         return f"{value} [{low}, {high}]"
 
 

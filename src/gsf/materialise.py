@@ -56,8 +56,7 @@ def materialise(config: MaterialiseConfig) -> Path:
         console.print(f"{config.out} is there already.", soft_wrap=True)
         return config.out
     n = config.transitions or len(recording)
-    if n < len(recording):
-        recording = recording.cut(n)
+    recording = recording.cut(n)
     kept = _kept_steps(recording.takes, dropped=len(recording) - n)
     with (
         DatasetWriter(

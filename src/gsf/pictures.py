@@ -29,12 +29,13 @@ def picture(obs: Array) -> NDArray[np.uint8]:
     return np.asarray(rgb, np.uint8)
 
 
-def sheet(observations: Sequence[Array], columns: int, limit: int) -> bytes:
+def sheet(observations: Sequence[Array], columns: int, limit: int, gap: int = 0) -> bytes:
     """A WebP of all observations, row by row, of at most `limit` bytes if any quality allows."""
     rows = math.ceil(len(observations) / columns)
-    canvas = np.full((rows * SIDE, columns * SIDE, 3), 255, np.uint8)
+    step = SIDE + gap
+    canvas = np.full((rows * step - gap, columns * step - gap, 3), 255, np.uint8)
     for i, obs in enumerate(observations):
-        y, x = SIDE * (i // columns), SIDE * (i % columns)
+        y, x = step * (i // columns), step * (i % columns)
         canvas[y : y + SIDE, x : x + SIDE] = picture(obs)
     image, encoded = Image.fromarray(canvas), b""
     for quality in _QUALITIES:

@@ -86,8 +86,10 @@ class Recording:
         """
         if not 0 < transitions <= len(self):
             raise UserError(
-                f"cannot cut {transitions} transitions from a recording of {len(self)}."
+                f"cannot take {transitions} transitions of a recording that has {len(self)}."
             )
+        if transitions == len(self):
+            return self
         kept = []
         for take in self.takes:
             share = transitions * take.actions.size / len(self)

@@ -81,8 +81,8 @@ class Results:
 
 def report(config: ReportConfig) -> Path:
     stale = require_report(config.out)
-    rows, problems = gather(config.runs)
     sources = Sources(config.runs)
+    rows, problems = gather([path for path in config.runs if not sources.only_others(path)])
     if not len(rows) and not sources.of("run"):
         raise UserError(f"no run found in {', '.join(map(str, config.runs))}. {' '.join(problems)}")
     # First of all: a later report over the same directories must not take this one for runs.
@@ -113,7 +113,7 @@ def report(config: ReportConfig) -> Path:
         document.lead.append('<p><a href="#missing">Not everything is there yet.</a></p>')
     nothing = "Nothing: every run found is complete and in every number above."
     document.add("missing", "What is missing", page.bullets(missing) or page.paragraph(nothing))
-    document.add("made", "How it was made", *provenance.provenance(sources, made, to_json(config)))
+    document.add("made", "How it was made", *provenance.provenance(sources, made, _shown(config)))
     target = config.out / "report.html"
     write_atomic(target, document.render())
     _finish(config, sources, made, stale)
@@ -157,6 +157,14 @@ def _results(rows: pd.DataFrame, config: ReportConfig, made: Artifacts) -> Resul
         other = "softmax" if config.mode == "greedy" else "greedy"
         return Results(rows, unseen, seen, find(split, other))
     return None
+
+
+def _shown(config: ReportConfig) -> dict[str, Any]:
+    """What decides the page: not where it is written."""
+    options: dict[str, Any] = to_json(config)
+    return {k: v for k, v in options.items() if k != "out"} | {
+        "runs": [str(path.resolve()) for path in config.runs]
+    }
 
 
 def _title(results: Results | None, sources: Sources) -> str:
@@ -203,7 +211,7 @@ def _figures(results: Results, config: ReportConfig, made: Artifacts) -> Iterato
         "box",
         f"Every run against {baseline}: the paper's main figure",
         f"Return of each run divided by the median {baseline} run of its game.",
-        lambda: plots.box(stats.ratios(unseen, baseline)),
+        lambda: plots.box(_ratios(unseen, baseline)),
     )
     if seen is not None:
         yield made.figure(
@@ -243,6 +251,13 @@ def _figures(results: Results, config: ReportConfig, made: Artifacts) -> Iterato
     )
     if config.ablations is not None:
         yield exhibits.ablations(config.ablations, made)
+
+
+def _ratios(unseen: Replicates, baseline: str) -> pd.DataFrame:
+    ratios = stats.ratios(unseen, baseline)
+    if ratios["value"].isna().all():
+        raise UserError(f"the returns of {baseline} are not above 0 in any game.")
+    return ratios
 
 
 def _gap_aggregates(seen: Replicates, unseen: Replicates) -> pd.DataFrame:

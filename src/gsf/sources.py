@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gsf.returns import find_runs
 from gsf.runs import UserError, read_manifest
 
 # kind of a directory -> the verb that makes it, and which of its options are positional
@@ -91,6 +92,11 @@ class Sources:
 
     def of(self, kind: str) -> list[Stage]:
         return [stage for stage in self._found.values() if stage.kind == kind]
+
+    def only_others(self, path: Path) -> bool:
+        """Whether a path holds stages, but no run: a policy, say, given for its entropy."""
+        below = [s for s in self._found.values() if s.path.resolve().is_relative_to(path.resolve())]
+        return bool(below) and not find_runs([path])
 
     def dataset_of(self, stage: Stage) -> Stage | None:
         """The dataset that a run, fit or labels were made of, wherever it is now."""

@@ -57,7 +57,7 @@ for (const film of document.querySelectorAll(".film")) {
     player.setAttribute("aria-pressed", "false");
   };
   player.style.backgroundImage = `url(${strip.src})`;
-  player.style.backgroundSize = `${100 * n}% 100%`;
+  player.style.backgroundSize = `${(100 * (66 * n - 2)) / 64}% 100%`; // 64 pixels, a gap of 2
   show();
   player.addEventListener("click", () => {
     if (timer !== null) return stop();

@@ -87,7 +87,7 @@ class CTRL(AuxiliaryLoss):
         tau: float = 0.1
         """Temperature of the softmax over clusters."""
         epsilon: float = 0.05
-        """Temperature of Sinkhorn's targets, below tau or all stretches end up in one place."""
+        """Temperature of Sinkhorn's targets, below tau: sharper than the predictions."""
         n_iterations: int = 3
         """Sinkhorn's rounds."""
         n_nearest: int = 1

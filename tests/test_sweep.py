@@ -1,0 +1,93 @@
+"""Everything from one command, on real Procgen, at the smallest size."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from gsf.runs import UserError
+from gsf.sweep import RunConfig, all_methods, run
+from test_recording import record
+
+SMALL = (
+    "train.grad_steps=2",
+    "train.batch=16",
+    "evaluate.n_seen=2",
+    "evaluate.n_validation=0",
+    "evaluate.n_test=2",
+    "gsf.tau=0.25",
+)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """Every method once, on a game whose episodes are short."""
+    home = tmp_path_factory.mktemp("sweep")
+    record("starpilot", n_steps=400, n_envs=8, levels=range(4)).save(home / "play.gsfrec")
+    config = RunConfig(
+        out=home / "out",
+        preset="smoke",
+        methods=("all",),
+        recordings=(str(home / "play.gsfrec"),),
+        set=(*SMALL, "materialise.transitions=3000"),
+        report=False,
+    )
+    return config, run(config)
+
+
+def test_every_method_has_a_row_for_each_level_and_mode(swept):
+    _, out = swept
+    assert set(all_methods()) >= {"bc", "cql", "gsf-reward", "gsf-successor", "gsf-action"}
+    for method in [*all_methods(), "random"]:
+        directory = out / "starpilot" / method
+        rows = pd.read_csv(directory / ("" if method == "random" else "seed0") / "returns.csv")
+        assert set(rows["method"]) == {method}
+        assert len(rows) == 2 * 2 * 2  # splits, modes, levels
+        assert set(rows["split"]) == {"seen", "test"}
+
+
+def test_the_settings_reach_the_stages(swept):
+    _, out = swept
+    config = json.loads((out / "starpilot/gsf-reward/seed0/manifest.json").read_text())["config"]
+    assert (config["grad_steps"], config["batch"], config["encoder"]) == (2, 16, "impala_small")
+    assert config["loss"]["tau"] == 0.25
+
+
+def test_the_same_command_again_does_nothing_and_says_the_same(swept, capsys):
+    config, out = swept
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")}
+    files = {path: path.read_bytes() for path in out.rglob("returns.csv")}
+    capsys.readouterr()
+    run(config)
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")} == before
+    assert {path: path.read_bytes() for path in out.rglob("returns.csv")} == files
+    shown = capsys.readouterr().out
+    assert "unseen levels" in shown
+    assert all(method in shown for method in all_methods())
+
+
+def test_a_failed_run_is_named_and_the_others_go_on(swept, tmp_path, capsys):
+    config, _ = swept
+    broken = RunConfig(
+        out=tmp_path,
+        preset="smoke",
+        methods=("gsf-reward", "bc"),
+        recordings=config.recordings,
+        set=(
+            *SMALL,
+            "materialise.transitions=3000",
+            "label.n_bins=100000",
+            "label.allow_small_levels=false",
+        ),
+        report=False,
+    )
+    with pytest.raises(UserError, match="1 of 2 runs failed"):
+        run(broken)
+    assert (tmp_path / "starpilot/bc/seed0/returns.csv").is_file()
+    assert "failed: starpilot gsf-reward seed 0" in capsys.readouterr().err
+
+
+def test_a_game_without_a_recording_says_what_to_do(swept):
+    config, _ = swept
+    with pytest.raises(UserError, match="gsf collect --game maze"):
+        run(RunConfig(games=("maze",), recordings=config.recordings))
