@@ -1,5 +1,6 @@
 """Every loss on every base, the released settings, and a new loss in one new file."""
 
+import copy
 import json
 import os
 import subprocess
@@ -73,6 +74,25 @@ def test_trains_the_encoder_on_either_base_with_either_update(
     assert {f"{method}/loss", f"{base}/loss"} <= info.keys()
     assert all(value.isfinite() and not value.requires_grad for value in info.values())
     assert not torch.equal(before, learner.encoder.trunk.fc.weight)  # by the auxiliary loss alone
+
+
+@pytest.mark.parametrize("method", BASELINES)
+def test_goes_on_from_its_state_bit_for_bit(dataset: Dataset, method: str) -> None:
+    def make() -> Learner:
+        config = AgentConfig(method=method, encoder="impala_small")
+        return Learner(config, dataset, np.random.default_rng(0))
+
+    def step(learner: Learner, seed: int) -> dict[str, float]:
+        rng = np.random.default_rng(seed)
+        info = learner.update(dataset.sample(24, rng), rng)
+        return {name: float(value) for name, value in info.items()}
+
+    whole, resumed = make(), make()
+    for seed in range(2):
+        step(whole, seed)
+    resumed.load(copy.deepcopy(whole.state()))
+    for seed in (2, 3):
+        assert step(whole, seed) == step(resumed, seed)
 
 
 @pytest.mark.parametrize("method", BASELINES)

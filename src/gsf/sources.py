@@ -87,7 +87,9 @@ class Sources:
             for name, kind in (("dataset", "dataset"), ("labels", "labels")):
                 if isinstance(place := run.config.get(name), str):
                     named = read_stage(Path(place))
-                    if named is not None and named.kind == kind:
+                    if named is None or named.kind != kind:
+                        continue
+                    if self._by_digest(kind, named.manifest.get("digest")) is None:
                         self._found.setdefault(named.path.resolve(), named)
 
     def of(self, kind: str) -> list[Stage]:
