@@ -32,7 +32,8 @@ FLAGS = (
 # Chromium wants its pipe at 3 and 4, wherever ours happen to be.
 WRAPPER = (
     "import os, sys; pair = [os.dup(int(x)) for x in sys.argv[1:3]]; "
-    "[os.dup2(fd, 3 + i) for i, fd in enumerate(pair)]; os.execvp(sys.argv[3], sys.argv[3:])"
+    "[os.dup2(fd, 3 + i) for i, fd in enumerate(pair)]; "
+    "[os.set_inheritable(fd, True) for fd in (3, 4)]; os.execvp(sys.argv[3], sys.argv[3:])"
 )
 
 
@@ -61,6 +62,13 @@ class Browser:
         os.close(theirs_in)
         os.close(theirs_out)
         self._session: str | None = None
+        try:
+            self._attach()
+        except BaseException:
+            self._end()
+            raise
+
+    def _attach(self) -> None:
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
@@ -76,11 +84,14 @@ class Browser:
             self.call("Browser.close")
             self._process.wait(20)
         finally:
-            if self._process.poll() is None:
-                self._process.kill()
-                self._process.wait()
-            os.close(self._in)
-            os.close(self._out)
+            self._end()
+
+    def _end(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        os.close(self._in)
+        os.close(self._out)
 
     def call(self, method: str, timeout: float = 60, **params: Any) -> Any:
         self._number += 1
