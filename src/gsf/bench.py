@@ -6,7 +6,7 @@ materialising against the slowest of stepping, hashing and writing, and sampling
 
 import json
 import os
-import resource
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,7 +25,7 @@ from gsf.config import require_positive
 from gsf.envs import make_env
 from gsf.materialise import MaterialiseConfig, materialise
 from gsf.recording import OBS_BYTES, Recorder, Recording, play
-from gsf.runs import write_atomic
+from gsf.runs import UserError, write_atomic
 
 N_ENVS = 64
 N_LEVELS = 200
@@ -121,9 +121,18 @@ def _write(path: Path, n: int) -> None:
 
 def _peak_megabytes(recording: Path, out: Path) -> float:
     """Of a process of its own: the high-water mark never falls again."""
-    command = [sys.executable, "-m", "gsf", "materialise", str(recording), "--out", str(out)]
-    subprocess.run(command, check=True, capture_output=True)
-    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    argv = ["materialise", str(recording), "--out", str(out)]
+    code = f"from gsf import bench, cli; cli.main({argv}); print(bench.peak_megabytes())"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def peak_megabytes() -> float:
+    """Of this process. Not getrusage: its mark is inherited from the process that forked it."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    if found is None:
+        raise UserError("this system does not tell a process its peak memory.")
+    return int(found[1]) / 1024
 
 
 def _measure_sampling(path: Path, batch: int) -> dict[str, float]:

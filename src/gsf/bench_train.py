@@ -3,7 +3,6 @@ method against CQL. Whatever is compared takes turns, so that a noisy machine is
 """
 
 import multiprocessing
-import resource
 import statistics
 import tempfile
 import time
@@ -19,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from gsf import losses
 from gsf.agent import AgentConfig, Learner
-from gsf.bench import record_random, show
+from gsf.bench import peak_megabytes, record_random, show
 from gsf.config import require_positive
 from gsf.dataset import Dataset
 from gsf.gvf import FitConfig, fit
@@ -203,4 +202,4 @@ def _three_steps(
     step = _step(Dataset.open(dataset), method, encoder, batch, labels)
     for _ in range(3):
         step()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return peak_megabytes()
