@@ -68,7 +68,9 @@ def explore(
     queries = spread(sample.level, n_queries)
     pool = _pool(len(sample.level), queries, len(runs) + 1, k, limit)
     k = min(k, _elsewhere(sample.level[pool]))
-    agreement, neighbours, problems = [], {}, []
+    agreement: list[dict[str, Any]] = []
+    neighbours: dict[str, Array] = {}
+    problems: list[str] = []
 
     def add(method: str, z: Array) -> None:
         similar = similarity(z, sample.level)

@@ -287,7 +287,7 @@ def _tables(results: Results, config: ReportConfig, made: Artifacts) -> Iterator
         yield add("scores", f"Min-max score, {split} levels", lambda: stats.per_game(unseen))
     if seen is not None:
         yield add(
-            "returns_seen", "Mean return, seen levels", lambda: stats.per_game(seen, raw=True)
+            "mean_returns_seen", "Mean return, seen levels", lambda: stats.per_game(seen, raw=True)
         )
         title = f"Generalization gap: seen minus {split}, {unit}"
         yield add("gap", title, lambda: stats.gap(seen, unseen))

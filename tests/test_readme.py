@@ -1,0 +1,36 @@
+"""The README's commands and code do what it says."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from gsf.config import PRESETS
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+def python(directory, *argv):
+    command = [sys.executable, *argv]
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (argv, done.stderr)
+    return done.stdout
+
+
+def test_the_commands_and_the_code_run(tmp_path):
+    commands = re.search(r"```sh\n(.*?)```", README, re.S)[1].splitlines()
+    assert len(commands) == 6
+    for command in commands:
+        assert command.startswith("gsf ")
+        python(tmp_path, "-m", *command.split())
+    assert (tmp_path / "play.gif").is_file()
+    code = re.search(r"```python\n(.*?)```", README, re.S)[1]
+    assert "torch.Size([256, 64, 64, 3])" in python(tmp_path, "-W", "error", "-c", code)
+
+
+def test_the_table_of_presets_is_what_the_presets_are():
+    for preset, verbs in PRESETS.items():
+        row = next(line for line in README.splitlines() if line.startswith(f"| `{preset}` |"))
+        steps = verbs["train"]["grad_steps"]
+        assert f"{steps:,} x" in row or f"{steps // 1_000_000}M x" in row
+        assert verbs["train"]["encoder"] in row
