@@ -3,18 +3,22 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: run test lint clean
+.PHONY: run test lint browser clean
 
 run: .venv/run
 	$(BIN)/gsf run --preset laptop --out results/laptop
 
-test: .venv/dev lint
+test: .venv/dev lint browser
 	$(BIN)/python -m pytest -n 2
 
 lint: .venv/dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+# The report is tested in a real browser.
+browser:
+	command -v chromium >/dev/null || (apt-get update -qq && apt-get install -qq --yes --no-install-recommends chromium) || true
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -151,7 +151,8 @@ def cost(seconds: Mapping[str, Sequence[float]], baseline: str = "cql", where: s
     ax = figure.subplots()
     for y, method in enumerate(methods):
         runs = np.asarray(seconds[method], dtype=float) / unit
-        spread = [[runs.mean() - runs.min()], [runs.max() - runs.mean()]]
+        # of equal runs the mean may be rounded past them
+        spread = np.maximum([[runs.mean() - runs.min()], [runs.max() - runs.mean()]], 0)
         ax.barh(y, runs.mean(), 0.7, color=colour(method), xerr=spread if len(runs) > 1 else None)
         ax.text(runs.max() + 0.03, y, f"{runs.mean():.2f}x", va="center", fontsize=7.5)
     ax.axvline(1, color="black", linestyle=":", linewidth=1)

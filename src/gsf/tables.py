@@ -62,8 +62,8 @@ def _cell(value: float, low: float, high: float, digits: int) -> str:
     if math.isnan(value):
         return "n/a"
     if math.isnan(low):
-        return f"{value:.{digits}f}"
-    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+        return f"{value:z.{digits}f}"
+    return f"{value:z.{digits}f} [{low:z.{digits}f}, {high:z.{digits}f}]"
 
 
 def _ordered(names: Any) -> list[str]:
