@@ -152,7 +152,7 @@ def cost(seconds: Mapping[str, Sequence[float]], baseline: str = "cql", where: s
     for y, method in enumerate(methods):
         runs = np.asarray(seconds[method], dtype=float) / unit
         # of equal runs the mean may be rounded past them
-        spread = np.maximum([[runs.mean() - runs.min()], [runs.max() - runs.mean()]], 0)
+        spread = np.maximum([[runs.mean() - runs.min()], [runs.max() - runs.mean()]], 0).tolist()
         ax.barh(y, runs.mean(), 0.7, color=colour(method), xerr=spread if len(runs) > 1 else None)
         ax.text(runs.max() + 0.03, y, f"{runs.mean():.2f}x", va="center", fontsize=7.5)
     ax.axvline(1, color="black", linestyle=":", linewidth=1)
