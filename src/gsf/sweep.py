@@ -158,7 +158,15 @@ def run(config: RunConfig) -> Path:
     if config.report:
         from gsf.report import ReportConfig, report
 
-        page = report(ReportConfig(runs=(config.out,), out=config.out / "report"))
+        page = report(
+            ReportConfig(
+                runs=(config.out,),
+                out=config.out / "report",
+                games=tuple(recordings),
+                methods=methods,
+                seeds=config.seeds,
+            )
+        )
         print(f"open {page}")
     if failures:
         raise UserError(f"{len(failures)} of {len(jobs)} runs failed; the others are in the table.")
