@@ -188,8 +188,13 @@ def _on_ray(jobs: list[Job]) -> dict[Job, str]:
     except ImportError:
         raise UserError("--ray needs Ray: pip install 'gsf[cluster]'.") from None
     ray.init(ignore_reinit_error=True)
-    results = ray.get([ray.remote(job.__call__).remote() for job in jobs])
+    remote = ray.remote(_run_job)
+    results = ray.get([remote.remote(job) for job in jobs])
     return {job: failure for job, failure in zip(jobs, results, strict=True) if failure}
+
+
+def _run_job(job: Job) -> str | None:
+    return job()
 
 
 def _recordings(config: RunConfig) -> dict[str, str]:
