@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-import tiny
 from gsf import losses
 from gsf.agent import Agent, AgentConfig, Learner, reward_scale
 from gsf.config import from_json, to_json
@@ -18,16 +17,6 @@ from gsf.nets import Critic, Encoder, Policy, seeded
 from gsf.runs import UserError
 
 GSF = losses.find("gsf")
-
-
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    return tiny.write_dataset(tmp_path_factory.mktemp("tiny") / "dataset")
-
-
-@pytest.fixture(scope="module")
-def labels(dataset: Dataset) -> Path:
-    return tiny.write_labels(dataset.path.with_name("labels"), dataset)
 
 
 def make_learner(dataset: Dataset, labels: Path | None = None, **options: Any) -> Learner:

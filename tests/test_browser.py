@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import pytest
-import torch
 
 import reports
 from browser import Browser, find_chromium
@@ -13,12 +12,8 @@ from gsf.report import ReportConfig, report
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
     sweep = reports.make_sweep(tmp_path_factory.mktemp("sweep") / "runs", n_seeds=1)
-    made = report(ReportConfig((sweep,), sweep / "report", replicates=100))
-    torch.set_num_threads(before)
-    return made
+    return report(ReportConfig((sweep,), sweep / "report", replicates=100))
 
 
 @pytest.fixture

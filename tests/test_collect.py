@@ -36,15 +36,6 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["gsf.collect", "torch._dynamo"])
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Frames are few here: a second thread would only wait, and more so on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def run(config):
     torch.set_num_threads(1)
     collect(config)

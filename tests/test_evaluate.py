@@ -280,22 +280,6 @@ def test_what_counts_as_seen_can_be_said_by_a_dataset(run):
     assert (player.game, tuple(player.training)) == (GAME, LEVELS)
 
 
-def test_a_run_without_its_dataset_asks_for_it(run, tmp_path):
-    if "levels" in (run / "manifest.json").read_text().split('"inputs"')[1]:
-        pytest.skip("the run knows its levels itself")
-    moved = tmp_path / "moved"
-    shutil.move(run.parent / "dataset", moved)
-    try:
-        with pytest.raises(UserError, match="--dataset"):
-            find_players(str(run))
-        assert find_players(str(run), dataset=moved)[0].training == list(LEVELS)
-        other = write_dataset(tmp_path / "other", game="maze")
-        with pytest.raises(UserError, match="is not the dataset"):
-            find_players(str(run), dataset=other.path)
-    finally:
-        shutil.move(moved, run.parent / "dataset")
-
-
 def test_data_that_is_not_procgen_cannot_be_played(tmp_path):
     dataset = write_dataset(tmp_path / "dataset", game="corridor", obs_shape=(12, 12, 3))
     run = train_run(dataset, tmp_path / "run")

@@ -20,14 +20,6 @@ SCALES = (1.0, 1000.0)
 QUICK = {"gamma": 0.9, "batch": 32, "lr": 1e-3, "target_rate": 0.1, "diagnose": False}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def values_of(config):
     return np.load(fit(config) / "values.npy")
 

@@ -19,16 +19,6 @@ from gsf.losses import AuxiliaryLoss, Context, Spec
 from gsf.runs import UserError
 
 
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    return tiny.write_dataset(tmp_path_factory.mktemp("tiny") / "dataset")
-
-
-@pytest.fixture(scope="module")
-def labels(dataset: Dataset) -> Path:
-    return tiny.write_labels(dataset.path.with_name("labels"), dataset)
-
-
 @pytest.fixture(params=losses.names())
 def name(request: pytest.FixtureRequest) -> str:
     found: str = request.param

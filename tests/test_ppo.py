@@ -25,15 +25,6 @@ from gsf.runs import UserError
 SMALL = PPOConfig(encoder="nature", n_envs=4, n_steps=8, minibatches=2, epochs=2, device="cpu")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Frames are few here: a second thread would only wait, and more so on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def test_gae_by_hand():
     reward = torch.tensor([[1.0, 1.0], [0.0, 0.0], [2.0, 2.0]])
     value = torch.tensor([[1.0, 1.0], [2.0, 2.0], [4.0, 4.0]])

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from PIL import Image
 
 import players
@@ -27,14 +26,6 @@ from gsf.train import TrainConfig
 from synthetic import evaluation_rows, table_rows
 
 SMALL = {"replicates": 100, "explorer_sample": 150}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

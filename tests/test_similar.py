@@ -21,14 +21,6 @@ from gsf.similar import Pair, SimilarConfig, far_in_action, segments, state_cosi
 N_STEPS, N_ENVS = 320, 4
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """random.gsfrec: random play of fruitbot; policy.pt: random weights, far from uniform."""

@@ -4,7 +4,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,24 +24,6 @@ from gsf.train import TrainConfig, kept_steps, train
 METHODS = ["bc", "cql"] + [
     f"{name}-reward" if "labels" in losses.find(name).needs else name for name in losses.names()
 ]
-
-
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    return tiny.write_dataset(tmp_path_factory.mktemp("tiny") / "dataset")
-
-
-@pytest.fixture(scope="module")
-def labels(dataset: Dataset) -> Path:
-    return tiny.write_labels(dataset.path.with_name("labels"), dataset)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def config_of(
