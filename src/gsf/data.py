@@ -70,10 +70,10 @@ def list_data(config: ListConfig) -> None:
         table.add_row(
             path.stem,
             f"{len(recording):,}",
-            str(facts["levels"]),
+            str(len(recording.levels)),
             str(facts["episodes"]),
             str(facts["mean return"]),
-            str(facts["policy"]),
+            "; ".join(_in_short(take.policy) for take in recording.takes),
             f"{path.stat().st_size / 1e3:,.0f} kB",
         )
     Console().print(table if table.row_count else "no recordings are shipped with this build.")
@@ -113,6 +113,11 @@ def summary(recording: Recording) -> dict[str, Any]:
         "seed": ", ".join(str(take.seed) for take in takes),
         "digest": recording.digest,
     }
+
+
+def _in_short(policy: dict[str, Any]) -> str:
+    who = " ".join(str(policy[key]) for key in ("algorithm", "encoder") if key in policy)
+    return f"{who}, {policy['frames'] / 1e6:.1f}M frames" if "frames" in policy else who
 
 
 def _words(facts: dict[str, Any]) -> str:
