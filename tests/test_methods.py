@@ -17,7 +17,10 @@ import tiny
 from gsf import cli, losses
 from gsf.agent import AgentConfig, Learner
 from gsf.dataset import Dataset
+from gsf.report import ReportConfig, report
 from gsf.returns import in_order
+from gsf.sweep import RunConfig, all_methods, run
+from test_recording import record
 
 BASELINES = ["curl", "ctrl", "deepmdp", "vpn", "cssc", "pse"]
 
@@ -127,6 +130,25 @@ def test_one_new_file_is_a_new_method(new_loss: Path, dataset: Dataset, tmp_path
     assert json.loads((out / "manifest.json").read_text())["config"]["loss"] == {"power": 3.0}
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert "shrink/loss" in rows[-1]
+
+
+def test_the_sweep_and_the_report_find_it(new_loss: Path, tmp_path: Path) -> None:
+    assert "shrink" in all_methods()
+    record("starpilot", n_steps=200, n_envs=4, levels=range(3)).save(tmp_path / "play.gsfrec")
+    small = ("train.grad_steps=2", "train.batch=8", "materialise.transitions=800")
+    few = ("evaluate.n_seen=2", "evaluate.n_validation=0", "evaluate.n_test=2", "shrink.power=3")
+    out = run(
+        RunConfig(
+            out=tmp_path / "out",
+            preset="smoke",
+            methods=("cql", "shrink"),
+            recordings=(str(tmp_path / "play.gsfrec"),),
+            set=(*small, *few),
+            report=False,
+        )
+    )
+    config = ReportConfig((out,), out / "report", replicates=50, videos=False, explorer=False)
+    assert "shrink" in report(config).read_text()
 
 
 def test_the_conformance_suite_finds_it(new_loss: Path, tmp_path: Path) -> None:
