@@ -108,7 +108,7 @@ class Job:
     def __call__(self) -> str | None:
         """Trains and evaluates; returns what went wrong, if it is the run's own fault."""
         try:
-            labels = self._labels()
+            labels = self.labels()
             loss, _ = losses.parse_method(self.method)
             run = train(
                 self.config.stage(
@@ -126,16 +126,27 @@ class Job:
             return str(error)
         return None
 
-    def _labels(self) -> Path | None:
+    @property
+    def shares_labels(self) -> bool:
+        """Whether all seeds have the same labels: chance has no part in them."""
+        _, cumulant = losses.parse_method(self.method)
+        if cumulant is None:
+            return False
+        return bool(self._fit.estimator == "mc" and not cumulants.find(cumulant).random)
+
+    @property
+    def _fit(self) -> FitConfig:
+        fitted: FitConfig = self.config.stage("fit", dataset=self.home / "dataset", out=Path())
+        return fitted
+
+    def labels(self) -> Path | None:
         """The labels the method needs: made once, or for each seed where chance has a part."""
         _, cumulant = losses.parse_method(self.method)
         if cumulant is None:
             return None
-        fitted = self.config.stage("fit", dataset=self.home / "dataset", out=Path())
-        by_chance = fitted.estimator == "td" or cumulants.find(cumulant).random
-        seed = self.seed if by_chance else 0
-        name = f"{cumulant}-{fitted.estimator}" + (f"-seed{seed}" if by_chance else "")
-        gvf = fit(replace(fitted, cumulant=cumulant, seed=seed, out=self.home / f"gvf-{name}"))
+        seed = 0 if self.shares_labels else self.seed
+        name = f"{cumulant}-{self._fit.estimator}" + ("" if self.shares_labels else f"-seed{seed}")
+        gvf = fit(replace(self._fit, cumulant=cumulant, seed=seed, out=self.home / f"gvf-{name}"))
         out = self.home / f"labels-{name}"
         return label(self.config.stage("label", gvf=gvf, out=out))
 
@@ -188,6 +199,9 @@ def _on_ray(jobs: list[Job]) -> dict[Job, str]:
     except ImportError:
         raise UserError("--ray needs Ray: pip install 'gsf[cluster]'.") from None
     ray.init(ignore_reinit_error=True)
+    for job in jobs:
+        if job.seed == 0 and job.shares_labels:
+            job.labels()  # before the seeds race for them
     remote = ray.remote(_run_job)
     results = ray.get([remote.remote(job) for job in jobs])
     return {job: failure for job, failure in zip(jobs, results, strict=True) if failure}
