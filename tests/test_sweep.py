@@ -84,10 +84,48 @@ def test_a_failed_run_is_named_and_the_others_go_on(swept, tmp_path, capsys):
     with pytest.raises(UserError, match="1 of 2 runs failed"):
         run(broken)
     assert (tmp_path / "starpilot/bc/seed0/returns.csv").is_file()
-    assert "failed: starpilot gsf-reward seed 0" in capsys.readouterr().err
+    assert "failed: starpilot gsf-reward seed0" in capsys.readouterr().err
 
 
 def test_a_game_without_a_recording_says_what_to_do(swept):
     config, _ = swept
     with pytest.raises(UserError, match="gsf collect --game maze"):
         run(RunConfig(games=("maze",), recordings=config.recordings))
+
+
+def test_tuning_in_two_processes_reports_other_seeds_with_the_chosen_setting(
+    swept, tmp_path, capsys
+):
+    config, _ = swept
+    small = [word for word in SMALL if "n_validation" not in word]
+    tuned = RunConfig(
+        out=tmp_path,
+        preset="smoke",
+        methods=("bc", "gsf-reward"),
+        recordings=config.recordings,
+        set=(*small, "materialise.transitions=3000", "evaluate.n_validation=2"),
+        tune=1,
+        workers=2,
+        report=False,
+    )
+    run(tuned)
+    trials = pd.read_csv(tmp_path / "tuning/trials.csv")
+    assert len(trials) == 2 * 4
+    assert trials.groupby("method")["chosen"].sum().tolist() == [1, 1]
+    trial = pd.read_csv(tmp_path / "tuning/starpilot/bc/trial2/returns.csv")
+    assert set(trial["split"]) == {"validation"}
+    assert set(trial["seed"]) == {1000}
+    manifest = json.loads((tmp_path / "starpilot/bc/seed0/manifest.json").read_text())
+    chosen = trials.set_index("method").query("chosen").loc["bc", "setting"]
+    assert f"train.lr={manifest['config']['lr']:g}" in {f"train.lr={float(chosen[9:]):g}"}
+    assert manifest["config"]["grad_steps"] == 2
+    assert "bc, 2 steps" in (tmp_path / "starpilot/bc/seed0.log").read_text()
+    shown = capsys.readouterr().out
+    assert shown.count("seed1000") == 0  # tuning runs are in no table
+    assert shown.count("gsf-reward") == 2
+
+
+def test_a_negative_number_of_workers_or_steps_is_refused():
+    for wrong in ({"workers": 0}, {"tune": -1}):
+        with pytest.raises(UserError, match="must be positive"):
+            RunConfig(**wrong)

@@ -1,12 +1,15 @@
-"""Stage: everything, for games x methods x seeds, here or on a Ray cluster (its only import).
+"""Stage: everything, for games x methods x seeds, here or on a Ray cluster.
 
-Out: <game>/dataset, gvf-*, labels-*, <method>/seed<k> (runs with their returns.csv), report/.
-Every stage is skipped where its output is complete and resumed where it was killed, so that the
-same command goes on. A run that fails is named in the table; the others go on.
+Out: <game>/dataset, gvf-*, labels-*, <method>/seed<k> (runs with their returns.csv), report/; with
+--tune also tuning/<game>/<method>/trial<k> and tuning/trials.csv. Every stage is skipped where its
+output is complete and resumed where it was killed, so that the same command goes on. A run that
+fails is named in the table; the others go on.
 """
 
+import contextlib
 import itertools
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from gsf import cumulants, losses, stats
+from gsf import cumulants, losses, stats, tune
 from gsf.config import Preset, from_json, preset_values, require_positive, to_json
 from gsf.evaluate import EvaluateConfig, evaluate
 from gsf.games import GAMES, find_game
@@ -24,7 +27,13 @@ from gsf.labels import LabelConfig, label
 from gsf.materialise import MaterialiseConfig, materialise
 from gsf.recording import SHIPPED, Recording, list_shipped
 from gsf.returns import MODES, gather, scores
-from gsf.runs import UserError, console
+from gsf.runs import (
+    UserError,
+    console,
+    write_atomic,
+    write_manifest,
+)
+from gsf.spread import spread
 from gsf.train import TrainConfig, train
 
 STAGES: dict[str, Any] = {
@@ -34,6 +43,7 @@ STAGES: dict[str, Any] = {
     "train": TrainConfig,
     "evaluate": EvaluateConfig,
 }
+TUNING_FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -54,13 +64,18 @@ class RunConfig:
     """Recording files instead of the shipped ones; each says its game itself."""
     set: tuple[str, ...] = ()
     """Any option of a stage or a loss: train.grad_steps=1000 fit.gamma=0.9 gsf.tau=0.1 ..."""
+    tune: int | None = None
+    """First try four settings of every method for so many gradient steps; a game's validation
+    levels choose. What --set says stays as it is."""
+    workers: int = 1
+    """Runs at a time, each with its share of the cores: on a CPU faster than one on all cores."""
     ray: bool = False
     """Spread the runs over a Ray cluster (pip install 'gsf[cluster]') that shares this disk."""
     report: bool = True
     """Write report.html at the end."""
 
     def __post_init__(self) -> None:
-        require_positive(self, "seeds")
+        require_positive(self, "seeds", "tune", "workers")
         for word in self.set:
             _parse_setting(word)
 
@@ -100,10 +115,11 @@ class Job:
     method: str
     seed: int
     home: Path  # directory of the game
+    out: Path  # directory of the run
     config: RunConfig
 
     def __str__(self) -> str:
-        return f"{self.game} {self.method} seed {self.seed}"
+        return f"{self.game} {self.method} {self.out.name}"
 
     def __call__(self) -> str | None:
         """Trains and evaluates; returns what went wrong, if it is the run's own fault."""
@@ -115,7 +131,7 @@ class Job:
                     "train",
                     loss,
                     dataset=self.home / "dataset",
-                    out=self.home / self.method / f"seed{self.seed}",
+                    out=self.out,
                     labels=labels,
                     method=self.method,
                     seed=self.seed,
@@ -158,11 +174,19 @@ def run(config: RunConfig) -> Path:
         home = config.out / game
         materialise(config.stage("materialise", recording=recording, out=home / "dataset"))
         _reference_rows(config, game, recording)
+    chosen = _tune(config, list(recordings), methods) if config.tune else {}
     jobs = [
-        Job(game, method, seed, config.out / game, config)
-        for game, seed, method in itertools.product(recordings, range(config.seeds), methods)
+        Job(
+            game,
+            method,
+            seed,
+            config.out / game,
+            config.out / game / method / f"seed{seed}",
+            replace(config, set=(*chosen.get((game, method), ()), *config.set)),
+        )
+        for seed, game, method in itertools.product(range(config.seeds), recordings, methods)
     ]
-    failures = _on_ray(jobs) if config.ray else _here(jobs)
+    failures = _do(jobs, config)
     for job, failure in failures.items():
         console.print(f"[red]failed:[/] {job}: {failure}", soft_wrap=True)
     print_summary(config.out)
@@ -184,31 +208,52 @@ def run(config: RunConfig) -> Path:
     return config.out
 
 
-def _here(jobs: list[Job]) -> dict[Job, str]:
-    failures = {}
-    for number, job in enumerate(jobs, 1):
-        console.rule(f"{number}/{len(jobs)} {job}")
-        if failure := job():
-            failures[job] = failure
-    return failures
+def _tune(
+    config: RunConfig, games: Sequence[str], methods: Sequence[str]
+) -> dict[tuple[str, str], tuple[str, ...]]:
+    """(game, method) -> the settings that did best on the game's validation levels."""
+    out = config.out / "tuning"
+    if not (out / "manifest.json").is_file():  # it keeps these runs out of reports
+        write_manifest(out, "tuning", TUNING_FORMAT, config={}, inputs={})
+    fixed = (f"train.grad_steps={config.tune}", "train.keep=1", 'evaluate.splits=["validation"]')
+    jobs = {
+        Job(
+            game,
+            method,
+            tune.SEED,
+            config.out / game,
+            out / game / method / f"trial{number}",
+            replace(config, set=(*trial, *config.set, *fixed)),
+        ): (number, trial)
+        for game, method in itertools.product(games, methods)
+        for number, trial in enumerate(tune.trials(method))
+    }
+    failures = _do(list(jobs), config)
+    for job, failure in failures.items():  # a setting that breaks is named, and not chosen
+        console.print(f"[red]failed:[/] tuning {job}: {failure}", soft_wrap=True)
+    rows = [
+        pd.read_csv(job.out / "returns.csv").assign(trial=number, setting=" ".join(trial))
+        for job, (number, trial) in jobs.items()
+        if job not in failures
+    ]
+    if not rows:
+        raise UserError("every trial of the tuning failed; the reasons are above.")
+    table = tune.choose(pd.concat(rows))
+    write_atomic(out / "trials.csv", table.to_csv(index=False))
+    best = table.loc[table["chosen"], ["game", "method", "setting"]].to_numpy().tolist()
+    for game, method, setting in best:
+        console.print(f"tuned {game} {method}: {setting}", highlight=False)
+    return {(game, method): tuple(setting.split()) for game, method, setting in best}
 
 
-def _on_ray(jobs: list[Job]) -> dict[Job, str]:
-    try:
-        import ray
-    except ImportError:
-        raise UserError("--ray needs Ray: pip install 'gsf[cluster]'.") from None
-    ray.init(ignore_reinit_error=True)
-    for job in jobs:
-        if job.seed == 0 and job.shares_labels:
-            job.labels()  # before the seeds race for them
-    remote = ray.remote(_run_job)
-    results = ray.get([remote.remote(job) for job in jobs])
-    return {job: failure for job, failure in zip(jobs, results, strict=True) if failure}
-
-
-def _run_job(job: Job) -> str | None:
-    return job()
+def _do(jobs: Sequence[Job], config: RunConfig) -> dict[Job, str]:
+    """Runs the jobs; returns the reasons of those that failed."""
+    if config.ray or config.workers > 1:
+        # Labels that several jobs would race for, once each.
+        for job in {(j.home, j.method): j for j in jobs if j.shares_labels}.values():
+            with contextlib.suppress(UserError):  # the job itself will say so
+                job.labels()
+    return spread(jobs, config.workers, config.ray)
 
 
 def _recordings(config: RunConfig) -> dict[str, str]:
