@@ -37,6 +37,7 @@ VERBS = {
     "evaluate": Verb("evaluate", "evaluate", "EvaluateConfig", "agent -> returns per level"),
     "report": Verb("report", "report", "ReportConfig", "runs -> tables, figures, report.html"),
     "play": Verb("play", "play", "PlayConfig", "an agent on one level -> video"),
+    "probe": Verb("probe", "probe", "ProbeConfig", "what embeddings know on held-out levels"),
     "similar": Verb("similar", "similar", "SimilarConfig", "the paper's motivating figure"),
     "data list": Verb("data", "list_data", "ListConfig", "the recordings that are shipped"),
     "data info": Verb("data", "info", "InfoConfig", "what a recording or dataset holds"),

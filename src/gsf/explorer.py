@@ -87,7 +87,7 @@ def explore(
         advance()
     if not neighbours:
         raise UserError(f"no run of {game} has a checkpoint to embed observations with.")
-    add(PIXELS, _flat(sample.obs))
+    add(PIXELS, flat_pixels(sample.obs))
     data = _for_page(game, sample, queries, neighbours, limit)
     for shown, row in zip(data["methods"], agreement, strict=True):
         shown["agreement"] = round(row["value"], 4)
@@ -168,7 +168,7 @@ def embed(run: Stage, dataset: Stage, obs: NDArray[np.uint8]) -> Array:
     return z
 
 
-def _flat(obs: NDArray[np.uint8]) -> Array:
+def flat_pixels(obs: NDArray[np.uint8]) -> Array:
     flat: Array = obs.reshape(len(obs), -1).astype(np.float32) / 255
     flat -= flat.mean(0)
     return flat
@@ -190,15 +190,20 @@ def nearest(similar: Array, k: int) -> NDArray[np.int64]:
 
 
 def agree(similar: Array, sample: Sample, k: int) -> dict[str, float]:
-    """Share of the k nearest with the query's label; interval from a bootstrap over levels."""
+    """Share of the k nearest with the query's label."""
     same = (sample.label[nearest(similar, k)] == sample.label[:, None]).mean(1)
-    levels, place = np.unique(sample.level, return_inverse=True)
-    total = np.bincount(place, same, len(levels))
+    return mean_over_levels(same, sample.level)
+
+
+def mean_over_levels(x: Array, level: Array) -> dict[str, float]:
+    """Mean of x [n] with a 95 % interval from a bootstrap over levels."""
+    levels, place = np.unique(level, return_inverse=True)
+    total = np.bincount(place, x, len(levels))
     count = np.bincount(place, minlength=len(levels))
     rng = np.random.default_rng(0)
     weight = rng.multinomial(len(levels), np.full(len(levels), 1 / len(levels)), size=2000)
     low, high = np.quantile((weight @ total) / (weight @ count), [0.025, 0.975])
-    return {"value": float(same.mean()), "low": float(low), "high": float(high)}
+    return {"value": float(np.mean(x)), "low": float(low), "high": float(high)}
 
 
 def spread(level: Array, n: int) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -160,4 +161,30 @@ def cost(seconds: Mapping[str, Sequence[float]], baseline: str = "cql", where: s
     ax.grid(axis="y", visible=False)
     ax.set_xlabel(f"time per gradient step / {baseline}'s ({unit:.3g} s)")
     ax.yaxis.set_ticks(range(len(methods)), methods)
+    return figure
+
+
+@styled
+def probes(frame: pd.DataFrame) -> Figure:
+    """`gsf probe`: a panel per game and measure, filled dots on seen levels, open on held out."""
+    groups = list(frame.groupby(["game", "measure"], sort=True))
+    methods = in_order(frame["method"])[::-1]
+    note = "mean over runs, lines: range over them; dotted: chance; filled: seen, open: held out"
+    columns = min(3, len(groups))
+    figure = new_figure(
+        0.9 + (0.4 + 0.2 * len(methods)) * math.ceil(len(groups) / columns), note=note
+    )
+    axes, left = panels(figure, len(groups), columns, sharey=True)
+    for ax, ((game, measure), group) in zip(axes, groups, strict=True):
+        for (name, levels), runs in group.groupby(["method", "levels"]):
+            method = str(name)
+            y = methods.index(method) + (0.15 if levels == "seen" else -0.15)
+            face = colour(method) if levels == "seen" else "white"
+            ax.plot([runs["value"].min(), runs["value"].max()], [y, y], color=colour(method))
+            ax.plot(runs["value"].mean(), y, "o", color=colour(method), markerfacecolor=face)
+        ax.axvline(group["chance"].mean(), color="black", linestyle=":", linewidth=1)
+        ax.set_title(f"{game}: {measure}")
+        ax.grid(axis="y", visible=False)
+    for ax in left:
+        ax.set_yticks(range(len(methods)), methods)
     return figure

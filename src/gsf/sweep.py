@@ -304,7 +304,8 @@ def print_summary(out: Path) -> None:
     """Returns of every method on seen and unseen levels, with intervals, failures not hidden."""
     rows, problems = gather([out])
     if len(rows):
-        splits = {"seen": "seen levels", "test": "unseen levels"}
+        titles = {"seen": "seen levels", "test": "unseen levels"}
+        splits = {split: title for split, title in titles.items() if split in set(rows["split"])}
         for mode in MODES:
             table = Table(
                 title=f"mean return, {mode} actions, 95 % intervals over seeds and levels"
