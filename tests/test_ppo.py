@@ -10,7 +10,9 @@ import torch
 
 from gsf.envs import make_env
 from gsf.ppo import (
+    ON_CPU,
     PPO,
+    PUBLISHED,
     ActorCritic,
     PPOConfig,
     RewardScaler,
@@ -202,3 +204,10 @@ def test_other_threads_are_warned_about(capsys):
 def test_impossible_options_are_refused(options, message):
     with pytest.raises(UserError, match=message):
         PPOConfig(**options)
+
+
+def test_without_a_gpu_the_defaults_are_those_that_learn_most_per_hour(monkeypatch):
+    for there, expected in ((True, PUBLISHED), (False, ON_CPU)):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        found = PPOConfig()
+        assert {name: getattr(found, name) for name in expected} == expected

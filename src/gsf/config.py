@@ -22,9 +22,9 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "collect": {
             "frames": 20_480,
             "transitions": 20_480,
-            "encoder": "impala_small",
             "n_envs": 16,
             "n_steps": 64,
+            "minibatches": 8,
         },
         "materialise": {"transitions": 20_000},
         "fit": {"estimator": "mc", "diagnose": False, "allow_small_levels": True},
@@ -34,7 +34,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "laptop": {
         "run": {"preset": "laptop", "out": Path("results/laptop"), "games": ("coinrun",)},
-        "collect": {"frames": 2_000_000, "transitions": 500_000, "encoder": "impala_small"},
+        "collect": {"frames": 2_000_000, "transitions": 500_000},
         "materialise": {"transitions": 100_000},
         "fit": {"estimator": "mc", "allow_small_levels": True},
         "label": {"allow_small_levels": True},
@@ -43,13 +43,20 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "study": {
         "run": {"preset": "study", "out": Path("results/study"), "seeds": 3},
-        "collect": {"frames": 2_000_000, "transitions": 500_000, "encoder": "impala_small"},
+        "collect": {"frames": 2_000_000, "transitions": 500_000},
         "fit": {"estimator": "td", "grad_steps": 5_000, "encoder": "impala_small"},
         "train": {"encoder": "impala_small", "grad_steps": 5_000, "keep": 10},
     },
     "paper": {
         "run": {"preset": "paper", "out": Path("results/paper"), "seeds": 5, "methods": ("all",)},
-        "collect": {"frames": 25_000_000, "transitions": 5_000_000, "encoder": "impala"},
+        "collect": {
+            "frames": 25_000_000,
+            "transitions": 5_000_000,
+            "encoder": "impala",
+            "n_steps": 256,
+            "minibatches": 8,
+            "epochs": 3,
+        },
         "fit": {"estimator": "td", "grad_steps": 100_000, "encoder": "impala", "q": True},
         "train": {
             "encoder": "impala",
