@@ -97,7 +97,7 @@ def _against_plain(config: BenchTrainConfig, home: Path) -> dict[str, float]:
 def _against_cql(config: BenchTrainConfig, home: Path) -> dict[str, float]:
     asked = all_methods() if config.methods == ("all",) else list(config.methods)
     methods = list(dict.fromkeys(["cql", *asked]))
-    labels = {method: _labels_of(home, method) for method in methods}
+    labels = {method: labels_of(home, method) for method in methods}
     dataset = Dataset.open(home / "dataset")
     steps = {
         method: _step(dataset, method, config.methods_encoder, config.batch, labels=labels[method])
@@ -145,12 +145,23 @@ def _step(
     labels: Path | None = None,
     plain: bool = False,
 ) -> Callable[[], Any]:
+    config = AgentConfig(method=method, encoder=encoder)
+    return training_step(dataset, config, batch, labels, plain)
+
+
+def training_step(
+    dataset: Dataset,
+    config: AgentConfig,
+    batch: int,
+    labels: Path | None = None,
+    plain: bool = False,
+) -> Callable[[], Any]:
     """One call is one training step: draw a batch, crop, encode, update."""
     rng = np.random.default_rng(0)
-    learner = Learner(AgentConfig(method=method, encoder=encoder), dataset, rng, labels)
+    learner = Learner(config, dataset, rng, labels)
     if plain:
         for network in (learner.encoder, learner.target_encoder):
-            network.trunk = PlainTrunk(dataset.obs_shape, encoder)
+            network.trunk = PlainTrunk(dataset.obs_shape, config.encoder)
         learner.target_encoder.requires_grad_(False)
         learner.optimizers["rl"] = torch.optim.Adam(
             [*learner.encoder.parameters(), *learner.head.parameters()], learner.config.lr
@@ -158,7 +169,7 @@ def _step(
     return lambda: learner.update(dataset.sample(batch, rng, learner.n_levels), rng)
 
 
-def _labels_of(home: Path, method: str) -> Path | None:
+def labels_of(home: Path, method: str) -> Path | None:
     _, cumulant = losses.parse_method(method)
     return _labels(home, cumulant) if cumulant else None
 

@@ -50,6 +50,9 @@ VERBS = {
     "bench train": Verb(
         "bench_train", "bench_train", "BenchTrainConfig", "speed of one training step"
     ),
+    "bench cost": Verb(
+        "bench_cost", "bench_cost", "BenchCostConfig", "hours and money of a preset, estimated"
+    ),
 }
 
 
