@@ -6,6 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from gsf import plots, plots_data, stats
+from gsf.games import GAMES
 from gsf.returns import scores
 from synthetic import METHODS, evaluation_rows, table_rows
 
@@ -32,6 +33,9 @@ def frames(n_seeds: int, methods: list[str] = NAMES) -> dict[str, tuple]:
 
 
 DATA = {
+    "learning": (
+        {"maze": {"a": [{"step": 0}, {"step": 4, "ppo/return": 5.0, "ppo/seconds": 9.0}], "b": []}},
+    ),
     "entropy": ({"maze": [{"step": 0, "ppo/entropy": 2.7}, {"step": 5}, {"step": 9}]},),
     "theorem1": (
         {k: {"estimation": 0.1, "width": 1 / k, "delta": 0.0} for k in (2, 4, 8)},
@@ -112,6 +116,18 @@ def test_the_box_plot_names_games_without_a_ratio():
     rows = table_rows({("a", "cql"): [[1.0, 2.0]], ("b", "cql"): [[-1.0, 1.0]]})
     figure = plots.box(stats.ratios(stats.bootstrap(scores(rows))))
     assert "n/a as the baseline is not above 0: b" in " ".join(words(figure).split())
+
+
+def test_learning_is_drawn_against_hours_between_random_and_published_returns():
+    (ax,) = plots_data.learning(
+        {"maze": {"": [{"ppo/return": 5.0, "ppo/seconds": 3600.0}, {"ppo/return": 6.0}]}}
+    ).axes
+    curve, *dotted = ax.lines
+    assert curve.get_xydata().tolist() == [[1.0, 5.0]]
+    assert [line.get_ydata()[0] for line in dotted] == [
+        GAMES["maze"].random,
+        GAMES["maze"].ppo_seen,
+    ]
 
 
 def test_entropy_marks_the_maximum():

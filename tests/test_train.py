@@ -113,6 +113,22 @@ def test_20_steps_are_10_and_a_kill_and_10_more_bit_for_bit(
         assert equal(kept[0]["encoder"], kept[1]["encoder"])
 
 
+def test_more_steps_continue_a_finished_run_to_what_it_would_have_been(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    whole = config_of(dataset, tmp_path / "whole", grad_steps=16)
+    train(whole)
+    short = dataclasses.replace(whole, out=tmp_path / "longer", grad_steps=8)
+    train(short)
+    longer = dataclasses.replace(short, grad_steps=16)
+    train(longer)
+    assert_same_run(whole.out, longer.out)
+    assert json.loads((longer.out / "DONE").read_text())["step"] == 16
+    assert read_manifest(longer.out, "run", 1)["config"]["grad_steps"] == 16
+    with pytest.raises(UserError, match="holds a run with grad_steps=16, not grad_steps=8"):
+        train(short)
+
+
 def test_survives_kill_9(dataset: Dataset, tmp_path: Path) -> None:
     config = config_of(dataset, tmp_path / "killed", grad_steps=8, checkpoint_every=5)
     script = tmp_path / "script.py"

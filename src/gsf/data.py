@@ -62,21 +62,42 @@ class JoinConfig:
 
 def list_data(config: ListConfig) -> None:
     table = Table()
-    for column in ("name", "transitions", "levels", "episodes", "mean return", "policy", "size"):
+    for column in (
+        "name",
+        "transitions",
+        "levels",
+        "episodes",
+        "mean return",
+        "random play",
+        "published PPO",
+        "policy",
+        "size",
+    ):
         table.add_column(column, justify="left" if column in ("name", "policy") else "right")
     for path in list_shipped():
         recording = Recording.load(path)
-        facts = summary(recording)
+        facts, game = summary(recording), GAMES[recording.game]
         table.add_row(
             path.stem,
             f"{len(recording):,}",
-            str(len(recording.levels)),
-            str(facts["episodes"]),
-            str(facts["mean return"]),
+            facts["levels"],
+            facts["episodes"],
+            facts["mean return"],
+            f"{game.random:.1f}",
+            f"{game.ppo_seen:.1f}",
             "; ".join(_in_short(take.policy) for take in recording.takes),
             f"{path.stat().st_size / 1e3:,.0f} kB",
         )
-    Console().print(table if table.row_count else "no recordings are shipped with this build.")
+    shown = Console()
+    if not table.row_count:
+        shown.print("no recordings are shipped with this build.")
+        return
+    shown.print(table)
+    shown.print(
+        "levels: played of those allowed. random play: one episode on each of levels 0..199; "
+        "published PPO: after 25M frames, on seen levels.",
+        soft_wrap=True,
+    )
 
 
 def info(config: InfoConfig) -> None:

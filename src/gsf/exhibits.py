@@ -185,13 +185,19 @@ def method(sources: Sources, made: Artifacts, baseline: str) -> Iterator[str]:
             ),
         )
     yield from _theorems(sources, made)
-    entropy = _entropy(sources)
-    if entropy:
+    trained = _policies(sources)
+    if trained:
+        yield made.figure(
+            "behaviour",
+            "How the behaviour policy learnt",
+            "PPO's return on training levels against hours of training.",
+            lambda: plots_data.learning({game: {"": rows} for game, rows in trained.items()}),
+        )
         yield made.figure(
             "entropy",
             "Entropy of the behaviour policy",
             "Over PPO's training; where it stays high, many actions are as good.",
-            lambda: plots_data.entropy(entropy),
+            lambda: plots_data.entropy(trained),
         )
     seconds = _costs(sources)
     if baseline in seconds:
@@ -212,7 +218,7 @@ def method(sources: Sources, made: Artifacts, baseline: str) -> Iterator[str]:
         )
 
 
-def _entropy(sources: Sources) -> dict[str, list[dict[str, Any]]]:
+def _policies(sources: Sources) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     for stage in sources.of("policy"):
         metrics = read_metrics(stage.path / "metrics.jsonl")

@@ -14,6 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from gsf.games import GAMES
 from gsf.plots import colour, new_figure, panels, styled
 from gsf.returns import in_order
 
@@ -44,6 +45,32 @@ def entropy(
         ax.set_xlabel("frames")
         ax.xaxis.set_major_formatter(mpl.ticker.EngFormatter(sep=""))
         ax.tick_params(labelbottom=True)
+    return figure
+
+
+@styled
+def learning(by_game: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> Figure:
+    """PPO's return against hours of training: game -> run -> `runs.read_metrics` rows."""
+    columns = min(4, max(len(by_game), 1))
+    rows = math.ceil(len(by_game) / columns)
+    note = "training levels, mean of the last 100 episodes; dotted: random play and published PPO"
+    figure = new_figure(1.0 + 1.6 * rows if rows > 1 else 2.8, note=note)
+    axes, left = panels(figure, len(by_game), columns)
+    for ax, (game, runs) in zip(axes, by_game.items(), strict=True):
+        for number, (name, metrics) in enumerate(runs.items()):
+            points = [x for x in metrics if "ppo/return" in x and "ppo/seconds" in x]
+            hours = [x["ppo/seconds"] / 3600 for x in points]
+            smooth = pd.Series([x["ppo/return"] for x in points]).rolling(8, min_periods=1).mean()
+            shade = _BLUE if len(runs) == 1 else f"C{number}"
+            ax.plot(hours, smooth, color=shade, label=name, linewidth=1.2)
+        for level in (GAMES[game].random, GAMES[game].ppo_seen) if game in GAMES else ():
+            ax.axhline(level, color="black", linestyle=":", linewidth=1)
+        ax.set_title(game)
+        ax.set_xlabel("hours")
+        if len(runs) > 1:
+            ax.legend(fontsize=6)
+    for ax in left:
+        ax.set_ylabel("return")
     return figure
 
 

@@ -58,7 +58,8 @@ class TrainConfig(AgentConfig):
     seed: int = 0
     """Of weights, batches and crops."""
     grad_steps: int = 5_000
-    """Gradient steps (paper: 1M)."""
+    """Gradient steps (paper: 1M). With more of them, a finished run goes on to exactly what it
+    would have been."""
     batch: int = 256
     """Transitions per step (paper: 1024)."""
     n_levels: int | None = None
@@ -108,7 +109,8 @@ def train(config: TrainConfig) -> Path:
     rng = np.random.default_rng(config.seed)
     learner = Learner(config, dataset, rng, config.labels, pick_device(config.device))
     with locked(config.out):
-        if not (config.out / "manifest.json").is_file():
+        if _steps_in(config.out) != config.grad_steps:  # new, or to go on for longer
+            (config.out / "DONE").unlink(missing_ok=True)
             write_manifest(
                 config.out,
                 "run",
@@ -160,12 +162,20 @@ def _is_finished(config: TrainConfig, inputs: Mapping[str, str]) -> bool:
     first = sorted(wanted, key=lambda name: name != "method")  # the most telling difference
     for name in first:
         found = manifest["config"].get(name)
-        if name not in FREE and found != wanted[name]:
+        longer = name == "grad_steps" and found < wanted[name]
+        if name not in FREE and found != wanted[name] and not longer:
             raise UserError(
                 f"{out} holds a run with {name}={found}, not {name}={wanted[name]}; "
                 "remove it or choose another --out."
             )
-    return is_done(out)
+    return is_done(out) and _steps_in(out) == config.grad_steps
+
+
+def _steps_in(out: Path) -> int | None:
+    """How many steps a run directory was made for; None if it is new."""
+    if not (out / "manifest.json").is_file():
+        return None
+    return int(read_manifest(out, "run", RUN_FORMAT)["config"]["grad_steps"])
 
 
 def kept_steps(grad_steps: int, keep: int) -> set[int]:
