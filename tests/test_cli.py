@@ -198,3 +198,12 @@ def test_reports_need_no_torch_and_imported_data_no_procgen():
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
     code = "import sys, gsf.train, gsf.importers; print('procgen' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+
+
+def test_the_list_of_recordings_sets_their_returns_against_random_and_published_ones(gsf):
+    lines = gsf("data", "list")[1].splitlines()
+    name, rows, levels, _, mean, random, published = next(
+        line.split()[:7] for line in lines if line.startswith("coinrun ")
+    )
+    assert (name, rows, levels) == ("coinrun", "500,032", "200")
+    assert float(random) < float(mean) < float(published)

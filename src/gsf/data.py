@@ -61,26 +61,17 @@ class JoinConfig:
 
 
 def list_data(config: ListConfig) -> None:
-    table = Table()
-    for column in (
-        "name",
-        "transitions",
-        "levels",
-        "episodes",
-        "mean return",
-        "random play",
-        "published PPO",
-        "policy",
-        "size",
-    ):
-        table.add_column(column, justify="left" if column in ("name", "policy") else "right")
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    columns = ("name", "rows", "levels", "episodes", "return", "random", "PPO 25M", "trained")
+    for column in (*columns, "size"):
+        table.add_column(column, justify="left" if column == "name" else "right", no_wrap=True)
     for path in list_shipped():
         recording = Recording.load(path)
         facts, game = summary(recording), GAMES[recording.game]
         table.add_row(
             path.stem,
             f"{len(recording):,}",
-            facts["levels"],
+            facts["levels"].split()[0],
             facts["episodes"],
             facts["mean return"],
             f"{game.random:.1f}",
@@ -94,8 +85,8 @@ def list_data(config: ListConfig) -> None:
         return
     shown.print(table)
     shown.print(
-        "levels: played of those allowed. random play: one episode on each of levels 0..199; "
-        "published PPO: after 25M frames, on seen levels.",
+        "return: mean of the episodes recorded; random: of random play on levels 0..199; PPO 25M: "
+        "published, on seen levels; trained: for so many frames. More: gsf data info NAME.",
         soft_wrap=True,
     )
 
@@ -137,8 +128,8 @@ def summary(recording: Recording) -> dict[str, Any]:
 
 
 def _in_short(policy: dict[str, Any]) -> str:
-    who = " ".join(str(policy[key]) for key in ("algorithm", "encoder") if key in policy)
-    return f"{who}, {policy['frames'] / 1e6:.1f}M frames" if "frames" in policy else who
+    frames = policy.get("frames")
+    return f"{frames / 1e6:.1f}M" if frames else str(policy.get("algorithm", "unknown"))
 
 
 def _words(facts: dict[str, Any]) -> str:
