@@ -118,12 +118,12 @@ def test_the_box_plot_names_games_without_a_ratio():
     assert "n/a as the baseline is not above 0: b" in " ".join(words(figure).split())
 
 
-def test_learning_is_drawn_against_hours_between_random_and_published_returns():
+def test_learning_is_drawn_against_minutes_between_random_and_published_returns():
     (ax,) = plots_data.learning(
         {"maze": {"": [{"ppo/return": 5.0, "ppo/seconds": 3600.0}, {"ppo/return": 6.0}]}}
     ).axes
     curve, *dotted = ax.lines
-    assert curve.get_xydata().tolist() == [[1.0, 5.0]]
+    assert curve.get_xydata().tolist() == [[60.0, 5.0]]
     assert [line.get_ydata()[0] for line in dotted] == [
         GAMES["maze"].random,
         GAMES["maze"].ppo_seen,

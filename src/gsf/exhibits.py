@@ -190,7 +190,7 @@ def method(sources: Sources, made: Artifacts, baseline: str) -> Iterator[str]:
         yield made.figure(
             "behaviour",
             "How the behaviour policy learnt",
-            "PPO's return on training levels against hours of training.",
+            "PPO's return on training levels against minutes of training.",
             lambda: plots_data.learning({game: {"": rows} for game, rows in trained.items()}),
         )
         yield made.figure(

@@ -50,27 +50,30 @@ def entropy(
 
 @styled
 def learning(by_game: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> Figure:
-    """PPO's return against hours of training: game -> run -> `runs.read_metrics` rows."""
+    """PPO's return against minutes of training: game -> run -> `runs.read_metrics` rows."""
     columns = min(4, max(len(by_game), 1))
     rows = math.ceil(len(by_game) / columns)
+    names = list(dict.fromkeys(name for runs in by_game.values() for name in runs))
     note = "training levels, mean of the last 100 episodes; dotted: random play and published PPO"
     figure = new_figure(1.0 + 1.6 * rows if rows > 1 else 2.8, note=note)
     axes, left = panels(figure, len(by_game), columns)
     for ax, (game, runs) in zip(axes, by_game.items(), strict=True):
-        for number, (name, metrics) in enumerate(runs.items()):
+        for name, metrics in runs.items():
             points = [x for x in metrics if "ppo/return" in x and "ppo/seconds" in x]
-            hours = [x["ppo/seconds"] / 3600 for x in points]
+            minutes = [x["ppo/seconds"] / 60 for x in points]
             smooth = pd.Series([x["ppo/return"] for x in points]).rolling(8, min_periods=1).mean()
-            shade = _BLUE if len(runs) == 1 else f"C{number}"
-            ax.plot(hours, smooth, color=shade, label=name, linewidth=1.2)
+            shade = _BLUE if len(names) == 1 else f"C{names.index(name)}"
+            ax.plot(minutes, smooth, color=shade, label=name, linewidth=1.2)
         for level in (GAMES[game].random, GAMES[game].ppo_seen) if game in GAMES else ():
             ax.axhline(level, color="black", linestyle=":", linewidth=1)
         ax.set_title(game)
-        ax.set_xlabel("hours")
-        if len(runs) > 1:
-            ax.legend(fontsize=6)
+        ax.set_xlabel("minutes")
     for ax in left:
         ax.set_ylabel("return")
+    if len(names) > 1:
+        lines = {line.get_label(): line for ax in axes for line in ax.lines}
+        shown = [lines[name] for name in names]
+        figure.legend(shown, names, loc="outside upper left", ncols=3, fontsize=6.5)
     return figure
 
 
