@@ -6,7 +6,7 @@ Also here: what the labels are worth, how to choose K (Theorem 1), visits per la
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -152,7 +152,8 @@ def label(config: LabelConfig) -> Path:
         _print_stability(config, dataset, values)
     if config.suggest_bins:
         rng = np.random.default_rng(0)
-        print(bins_table(values, dataset.level, CANDIDATE_BINS, config.epsilon, rng))
+        terms = choose_bins(values, dataset.level, CANDIDATE_BINS, config.epsilon, rng)
+        print(bins_table(terms, config.epsilon))
     return config.out
 
 
@@ -243,17 +244,8 @@ def _print_stability(config: LabelConfig, dataset: Dataset, values: Array) -> No
     print(f"stability against {config.against}: {shown}")
 
 
-def bins_table(
-    values: Array,
-    level: Array,
-    candidates: Sequence[int],
-    epsilon: float,
-    rng: np.random.Generator,
-    max_groups: int = 20,
-    max_rows: int = 5_000,
-) -> str:
-    """Theorem 1's terms and the criterion that does choose K, mean over levels, as text."""
-    terms = choose_bins(values, level, candidates, epsilon, rng, max_groups, max_rows)
+def bins_table(terms: Mapping[int, Mapping[str, float]], epsilon: float) -> str:
+    """What `choose_bins` found, as text: Theorem 1's terms and the criterion that does choose K."""
     best = min(terms, key=lambda k: terms[k]["width"] + terms[k]["flip"])
     lines = [
         f"K against Theorem 1 at epsilon = {epsilon:g} of a level's range, mean over levels:",
