@@ -13,7 +13,7 @@ import torch
 
 from gsf.collect import CollectConfig, collect, load_policy, save_policy
 from gsf.envs import make_env
-from gsf.ppo import ActorCritic
+from gsf.ppo import PPO, ActorCritic
 from gsf.recording import Recording, Replay
 from gsf.runs import UserError, load_checkpoint, read_manifest, read_metrics
 
@@ -127,6 +127,23 @@ def test_what_a_finished_directory_holds(trained, capsys):
     assert collect(trained) == out / "fruitbot.gsfrec"
     assert "is there already" in capsys.readouterr().err
     assert before == {p: p.stat().st_mtime_ns for p in before}
+
+
+def test_training_may_be_cut_short_while_it_lasts(trained, tmp_path, monkeypatch):
+    iterate = PPO.iterate
+
+    def interrupted(ppo):
+        if ppo.frames:
+            raise KeyboardInterrupt
+        return iterate(ppo)
+
+    longer = dataclasses.replace(trained, frames=10_000, out=tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(PPO, "iterate", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            collect(longer)
+    collect(dataclasses.replace(longer, frames=200))
+    assert (tmp_path / "policy.pt").read_bytes() == (trained.out / "policy.pt").read_bytes()
 
 
 def test_other_options_in_the_same_directory_are_refused(trained):

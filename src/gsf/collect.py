@@ -5,6 +5,7 @@ at any moment, the same command goes on to the same weights and the same recordi
 (on a CPU with the same number of torch threads; some CUDA kernels are not deterministic).
 """
 
+import contextlib
 import json
 import math
 import time
@@ -57,7 +58,7 @@ class CollectConfig(PPOConfig):
     out: Path | None = None
     """Directory of policy and recording. Default: runs/collect-<game>."""
     frames: int = 25_000_000
-    """Frames to train for, rounded up to whole updates."""
+    """Frames to train for, rounded up to whole updates; may change until training is over."""
     transitions: int = 5_000_000
     """Transitions to record, rounded up to the same number in each env."""
     n_levels: int = 200
@@ -187,14 +188,20 @@ def collect(config: CollectConfig) -> Path:
 
 
 def _require_same_options(out: Path, options: dict[str, Any]) -> None:
-    """One directory, one set of options: they are written down before anything else."""
-    path = out / "config.json"
+    """One directory, one set of options: they are written down before anything else.
+
+    Only for how long to train is open while it does: the learning rate is constant.
+    """
+    path, trained = out / "config.json", (out / "manifest.json").exists()
     if not path.is_file():
-        if (out / "manifest.json").exists():
+        if trained:
             raise UserError(f"{out} holds something else already; choose another --out.")
         write_atomic(path, json.dumps(options, indent=1) + "\n")
         return
     begun = json.loads(path.read_text())
+    if not trained and begun.get("frames") != options["frames"]:
+        begun["frames"] = options["frames"]
+        write_atomic(path, json.dumps(begun, indent=1) + "\n")
     for name in options:
         if begun.get(name) != options[name]:
             raise UserError(
@@ -233,8 +240,11 @@ def _train(config: CollectConfig, out: Path) -> BehaviourPolicy:
         ppo.load_state_dict(state)
         seconds = state["seconds"]
         console.print(f"going on from frame {ppo.frames:,}.")
-    metrics = Metrics(out, ppo.frames, tensorboard=config.tensorboard)
-    with progress(f"ppo {config.game}", config.frames, "frames") as advance:
+    with (
+        contextlib.closing(ppo.env),
+        contextlib.closing(Metrics(out, ppo.frames, tensorboard=config.tensorboard)) as metrics,
+        progress(f"ppo {config.game}", config.frames, "frames") as advance,
+    ):
         advance(ppo.frames)
         while ppo.frames < config.frames:
             started = time.monotonic()
@@ -248,8 +258,6 @@ def _train(config: CollectConfig, out: Path) -> BehaviourPolicy:
                 state = ppo.state_dict() | {"seconds": seconds}
                 save_checkpoint(out / TRAINING_STATE, _to_tensors(state))
                 saved = time.monotonic()
-    metrics.close()
-    ppo.env.close()
     return _save_trained(config, out, ppo)
 
 
