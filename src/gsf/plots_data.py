@@ -199,7 +199,8 @@ def probes(frame: pd.DataFrame) -> Figure:
     """`gsf probe`: a panel per game and measure, filled dots on seen levels, open on held out."""
     groups = list(frame.groupby(["game", "measure"], sort=True))
     methods = in_order(frame["method"])[::-1]
-    note = "mean over runs, lines: range over them; dotted: chance; filled: seen, open: held out"
+    note = "mean over runs, lines: range over them; filled: seen levels, open: held out; chance: "
+    note += "dotted on seen levels, dashed on held-out ones"
     columns = min(3, len(groups))
     figure = new_figure(
         0.9 + (0.4 + 0.2 * len(methods)) * math.ceil(len(groups) / columns), note=note
@@ -212,7 +213,9 @@ def probes(frame: pd.DataFrame) -> Figure:
             face = colour(method) if levels == "seen" else "white"
             ax.plot([runs["value"].min(), runs["value"].max()], [y, y], color=colour(method))
             ax.plot(runs["value"].mean(), y, "o", color=colour(method), markerfacecolor=face)
-        ax.axvline(group["chance"].mean(), color="black", linestyle=":", linewidth=1)
+        for levels, chance in group.groupby("levels")["chance"].mean().items():
+            line = ":" if levels == "seen" else "--"
+            ax.axvline(chance, color="black", linestyle=line, linewidth=1)
         ax.set_title(f"{game}: {measure}")
         ax.grid(axis="y", visible=False)
     for ax in left:
