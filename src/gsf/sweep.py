@@ -68,7 +68,7 @@ class RunConfig:
     """First try four settings of every method for so many gradient steps; a game's validation
     levels choose. What --set says stays as it is."""
     workers: int = 1
-    """Runs at a time, each with its share of the cores: on a CPU faster than one on all cores."""
+    """Runs at a time, each in a process with its share of the cores; each writes <run>.log."""
     ray: bool = False
     """Spread the runs over a Ray cluster (pip install 'gsf[cluster]') that shares this disk."""
     report: bool = True
