@@ -129,3 +129,10 @@ def test_a_negative_number_of_workers_or_steps_is_refused():
     for wrong in ({"workers": 0}, {"tune": -1}):
         with pytest.raises(UserError, match="must be positive"):
             RunConfig(**wrong)
+
+
+def test_tuning_without_validation_levels_is_refused_before_anything_is_trained(swept, tmp_path):
+    config, _ = swept
+    with pytest.raises(UserError, match="--tune needs validation levels"):
+        run(RunConfig(out=tmp_path, preset="laptop", recordings=config.recordings, tune=1))
+    assert not list(tmp_path.iterdir())

@@ -14,10 +14,6 @@ class Game:
     ppo_unseen: float
     random: float  # uniform play, one episode on each of levels 0..199 (docs/results/random.csv)
 
-    def progress(self, mean_return: float) -> float:
-        """How far from random play (0) to PPO's published return on seen levels (1)."""
-        return (mean_return - self.random) / (self.ppo_seen - self.random)
-
 
 GAMES = {
     "bigfish": Game(6000, 1, 40, 12.1, 4.8, 0.97),

@@ -27,12 +27,7 @@ from gsf.labels import LabelConfig, label
 from gsf.materialise import MaterialiseConfig, materialise
 from gsf.recording import SHIPPED, Recording, list_shipped
 from gsf.returns import MODES, gather, scores
-from gsf.runs import (
-    UserError,
-    console,
-    write_atomic,
-    write_manifest,
-)
+from gsf.runs import UserError, console, write_atomic, write_manifest
 from gsf.spread import spread
 from gsf.train import TrainConfig, train
 
@@ -169,6 +164,8 @@ class Job:
 
 def run(config: RunConfig) -> Path:
     methods = _methods(config.methods)
+    if config.tune and not config.stage("evaluate", agent="").n_validation:
+        raise UserError("--tune needs validation levels: add evaluate.n_validation=50 to --set.")
     recordings = _recordings(config)
     for game, recording in recordings.items():
         home = config.out / game

@@ -30,8 +30,8 @@ def trials(method: str) -> list[tuple[str, ...]]:
 def choose(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean return of every trial by mode, and of each game and method the `chosen` one.
 
-    rows: returns.COLUMNS, `trial` and `setting`. The best mean over both modes wins (half the noise
-    of one); of equals the first, closest to the default.
+    rows: returns.COLUMNS, `trial` and `setting`. The best mean over both modes wins, as it has
+    less noise than one of them; of equals the first, closest to the default.
     """
     by = ["game", "method", "trial", "setting"]
     table = rows.groupby([*by, "mode"])["return"].mean().unstack("mode").reset_index()
