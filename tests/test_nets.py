@@ -1,3 +1,4 @@
+import resource
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from gsf.nets import (
     Policy,
     Projection,
     frozen_copy,
+    keep_freed_memory,
     mlp,
     pixel_unshuffle,
     seeded,
@@ -206,3 +208,13 @@ def test_targets_move_by_the_rate_and_take_no_gradient() -> None:
     assert target.weight.item() == ema(np.array(3.0), np.array(1.0), 0.25)
     assert online.weight.item() == 1.0
     assert online.weight.requires_grad
+
+
+def test_freed_memory_is_used_again_without_page_faults() -> None:
+    keep_freed_memory()
+    faults = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        torch.ones(16 * 1024**2)  # 64 MB, 16,384 pages
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    assert faults[-1] < 100

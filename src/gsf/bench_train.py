@@ -24,7 +24,7 @@ from gsf.dataset import Dataset
 from gsf.gvf import FitConfig, fit
 from gsf.labels import LabelConfig, label
 from gsf.materialise import MaterialiseConfig, materialise
-from gsf.nets import ConvTrunk, EncoderKind
+from gsf.nets import ConvTrunk, EncoderKind, keep_freed_memory
 from gsf.runs import progress
 from gsf.sweep import all_methods
 
@@ -157,6 +157,7 @@ def training_step(
     plain: bool = False,
 ) -> Callable[[], Any]:
     """One call is one training step: draw a batch, crop, encode, update."""
+    keep_freed_memory()
     rng = np.random.default_rng(0)
     learner = Learner(config, dataset, rng, labels)
     if plain:

@@ -23,7 +23,7 @@ from gsf.config import require_positive, to_json
 from gsf.envs import N_ACTIONS, Mode, ProcgenVectorEnv, make_env
 from gsf.equations import epsilon_schedule
 from gsf.games import find_game
-from gsf.nets import pick_device
+from gsf.nets import keep_freed_memory, pick_device
 from gsf.ppo import PPO, ActorCritic, PPOConfig, sample
 from gsf.recording import Recorder, Recording, play
 from gsf.runs import (
@@ -232,6 +232,7 @@ def _train(config: CollectConfig, out: Path) -> BehaviourPolicy:
     """
     if (out / "manifest.json").is_file():
         return load_policy(out, config.device)
+    keep_freed_memory()
     rng = np.random.default_rng([config.seed, TRAINING])
     ppo = PPO(config, config.env(rng), rng)
     seconds, saved = 0.0, time.monotonic()

@@ -28,7 +28,7 @@ from gsf.equations import (
     popart_rescale,
     popart_statistics,
 )
-from gsf.nets import Z_DIM, Encoder, EncoderKind, seeded
+from gsf.nets import Z_DIM, Encoder, EncoderKind, keep_freed_memory, seeded
 from gsf.runs import Metrics, UserError, load_checkpoint, progress, save_checkpoint
 
 if TYPE_CHECKING:
@@ -242,6 +242,7 @@ def learn(dataset: Dataset, cumulants: Array, config: "FitConfig", out: Path) ->
         "n_slots": dataset.n_actions if q else 1,
         "d": cumulants.shape[1],
     }
+    keep_freed_memory()
     learner, step = TDLearner(shape, config.seed, config.lr, config.device), 0
     if (out / "checkpoint.pt").is_file():
         state = load_checkpoint(out / "checkpoint.pt")

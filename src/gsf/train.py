@@ -25,7 +25,7 @@ from gsf.dataset import Dataset
 from gsf.labels import FORMAT as LABELS_FORMAT
 from gsf.labels import KIND as LABELS_KIND
 from gsf.labels import load_labels
-from gsf.nets import pick_device
+from gsf.nets import keep_freed_memory, pick_device
 from gsf.returns import RUN_FORMAT
 from gsf.runs import (
     Metrics,
@@ -106,6 +106,7 @@ def train(config: TrainConfig) -> Path:
     if _is_finished(config, inputs):
         console.print(f"{config.out} is done already.", soft_wrap=True)
         return config.out
+    keep_freed_memory()
     rng = np.random.default_rng(config.seed)
     learner = Learner(config, dataset, rng, config.labels, pick_device(config.device))
     with locked(config.out):
