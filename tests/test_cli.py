@@ -61,6 +61,7 @@ def test_a_preset_sets_the_defaults_that_help_shows(gsf):
     for argv, message in [
         (("run", "--preset", "big"), "unknown preset 'big'; choose one of smoke, laptop"),
         (("run", "--preset"), "--preset needs a value"),
+        (("bench", "cost", "--preset", "study"), "gsf bench cost has no presets"),
     ]:
         code, _, err = gsf(*argv)
         assert code == 2

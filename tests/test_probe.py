@@ -70,6 +70,23 @@ def test_levels_of_the_training_data_are_not_held_out(home, capsys):
     assert "they are not held out" in capsys.readouterr().err
 
 
+def test_a_run_that_is_not_done_is_named_and_one_without_its_data_is_refused(home, capsys):
+    config = ProbeConfig((home / "out",), (home / "held",), home / "part", sample=400)
+    checkpoint = home / "out/starpilot/bc/seed0/checkpoint.pt"
+    checkpoint.rename(aside := checkpoint.with_name("aside"))
+    frame = pd.read_csv(probe(config) / "probe.csv")
+    assert set(frame["method"]) == {"pixels", "gsf-reward"}
+    shown = capsys.readouterr()
+    assert "left out:" in shown.err
+    assert "gsf-reward" in shown.out
+    aside.rename(checkpoint)
+    dataset = home / "out/starpilot/dataset"
+    dataset.rename(moved := home / "moved")
+    with pytest.raises(UserError, match="which is not there"):
+        probe(config)
+    moved.rename(dataset)
+
+
 def test_a_path_that_is_no_dataset_is_named(home):
     with pytest.raises(UserError, match="is no dataset"):
         probe(ProbeConfig((home / "out",), (home,), home / "x"))

@@ -101,28 +101,45 @@ def test_tuning_in_two_processes_reports_other_seeds_with_the_chosen_setting(
     tuned = RunConfig(
         out=tmp_path,
         preset="smoke",
-        methods=("bc", "gsf-reward"),
+        methods=("bc", "gsf-successor"),  # whose labels differ by seed: four trials want the same
         recordings=config.recordings,
-        set=(*small, "materialise.transitions=3000", "evaluate.n_validation=2"),
+        set=(
+            *small,
+            "materialise.transitions=3000",
+            "evaluate.n_validation=2",
+            "evaluate.all=true",
+            "train.lr=1e-3",
+        ),
         tune=1,
         workers=2,
         report=False,
     )
     run(tuned)
     trials = pd.read_csv(tmp_path / "tuning/trials.csv")
-    assert len(trials) == 2 * 4
+    assert trials.groupby("method")["trial"].count().to_dict() == {"bc": 1, "gsf-successor": 4}
+    assert trials["setting"].fillna("").tolist()[0] == ""  # --set has decided it
     assert trials.groupby("method")["chosen"].sum().tolist() == [1, 1]
-    trial = pd.read_csv(tmp_path / "tuning/starpilot/bc/trial2/returns.csv")
+    trial = pd.read_csv(tmp_path / "tuning/starpilot/gsf-successor/trial2/returns.csv")
     assert set(trial["split"]) == {"validation"}
     assert set(trial["seed"]) == {1000}
-    manifest = json.loads((tmp_path / "starpilot/bc/seed0/manifest.json").read_text())
-    chosen = trials.set_index("method").query("chosen").loc["bc", "setting"]
-    assert f"train.lr={manifest['config']['lr']:g}" in {f"train.lr={float(chosen[9:]):g}"}
-    assert manifest["config"]["grad_steps"] == 2
+    manifest = json.loads((tmp_path / "starpilot/gsf-successor/seed0/manifest.json").read_text())
+    made = manifest["config"]
+    chosen = trials.set_index("method").query("chosen").loc["gsf-successor", "setting"]
+    alpha, weight = made["cql_alpha"], made["aux_weight"]
+    assert chosen == f"train.cql_alpha={alpha:g} train.aux_weight={weight:g}"
+    assert (made["grad_steps"], made["lr"]) == (2, 1e-3)
     assert "bc, 2 steps" in (tmp_path / "starpilot/bc/seed0.log").read_text()
     shown = capsys.readouterr().out
-    assert shown.count("seed1000") == 0  # tuning runs are in no table
-    assert shown.count("gsf-reward") == 2
+    assert "trial" not in shown  # tuning runs are in no table
+    assert shown.count("gsf-successor") == 2
+
+
+def test_two_recordings_of_one_game_and_tuning_a_released_setting_are_refused(swept, tmp_path):
+    config, _ = swept
+    with pytest.raises(UserError, match=r"are both of starpilot; .*gsf data join"):
+        run(RunConfig(out=tmp_path, recordings=config.recordings * 2))
+    with pytest.raises(UserError, match=r"would undo train\.released"):
+        run(RunConfig(out=tmp_path, preset="smoke", tune=1, set=("train.released=true",)))
 
 
 def test_a_negative_number_of_workers_or_steps_is_refused():

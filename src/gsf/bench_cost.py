@@ -28,7 +28,7 @@ from gsf.envs import OBS_SHAPE
 from gsf.games import GAMES
 from gsf.materialise import MaterialiseConfig, materialise
 from gsf.nets import Encoder
-from gsf.ppo import ActorCritic
+from gsf.ppo import PUBLISHED, ActorCritic
 from gsf.runs import UserError, write_atomic
 from gsf.sweep import RunConfig, all_methods
 
@@ -89,7 +89,8 @@ def _stages(config: BenchCostConfig, home: Path) -> dict[str, tuple[float, float
     run = RunConfig(preset=config.size)
     methods = all_methods() if config.methods == ("all",) else list(config.methods)
     cumulants = {c for m in methods if (c := losses.parse_method(m)[1])}
-    collected = CollectConfig(game="coinrun", **preset_values("collect", config.size))
+    on_gpu = {**PUBLISHED, **preset_values("collect", config.size)}
+    collected = CollectConfig(game="coinrun", **on_gpu)
     fitted = run.stage("fit", dataset=Path(), out=Path())
     played = run.stage("evaluate", agent="")
     transitions = collected.transitions
@@ -139,7 +140,11 @@ def pass_flops(net: nn.Module) -> dict[str, float]:
 
 
 def _method_flops(config: AgentConfig, home: Path) -> float:
-    """Per transition of one training step."""
+    """Per transition of one training step.
+
+    Counted in a small batch. pse alone is not linear in it: of 1,024 transitions it encodes 256
+    images more, of these 32 as many, so its share is about a third too high.
+    """
     step = training_step(
         Dataset.open(home / "dataset"), config, COUNTED, labels_of(home, config.method)
     )

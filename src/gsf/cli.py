@@ -92,6 +92,8 @@ def _dispatch(argv: list[str]) -> int:
 def _parse(name: str, config: Any, argv: list[str]) -> Any:
     """tyro reads the options; --preset comes first because it sets their defaults."""
     argv, preset = _take_option(argv, "--preset")
+    if preset and not any(name in verbs for verbs in PRESETS.values()):
+        raise UserError(f"gsf {name} has no presets; leave --preset out.")
     if hasattr(config, "for_command_line"):  # options that depend on another option
         config = config.for_command_line(argv)
     default = _defaults(config, preset_values(name, preset))

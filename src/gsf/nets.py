@@ -39,8 +39,8 @@ def keep_freed_memory() -> None:
     tenth of the step's time on a CPU. The peak of memory is the same.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other systems have none
-    if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, 1 << 30)
+    # Older versions take at most 32 MB; the second call alone would make matters worse.
+    if mallopt and (mallopt(M_MMAP_THRESHOLD, 1 << 30) or mallopt(M_MMAP_THRESHOLD, 1 << 25)):
         mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 

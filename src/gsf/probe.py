@@ -5,7 +5,7 @@ not trained? Of every run: agreement of neighbours from other levels, accuracy o
 fitted on seen levels, and, of GSF, accuracy of its own head. Out: probe.csv, probe.png, probe.svg.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from gsf.plots import save
 from gsf.plots_data import probes
 from gsf.returns import REFERENCES, find_runs, in_order
 from gsf.runs import UserError, console, load_checkpoint, progress, write_atomic
-from gsf.sources import Stage, read_stage
+from gsf.sources import Sources, Stage, read_stage
 
 SEEN, HELD_OUT = "seen", "held out"
 MEASURES = ("agreement", "probe", "head")
@@ -65,17 +65,24 @@ def probe(config: ProbeConfig) -> Path:
     runs = [run for run in runs if run.kind == "run" and run.manifest["game"] in held_out]
     if not runs:
         raise UserError("none of the runs is of a game with a --held-out dataset.")
+    sources = Sources(config.runs)
+    data = {run.path: _trained_on(run, sources, held_out) for run in runs}
     rows: list[dict[str, Any]] = []
-    samples: dict[str, tuple[Sample, Sample, Sample]] = {}
+    samples: dict[Path, tuple[Sample, Sample, Sample]] = {}
     with progress("probe", len(runs), "runs") as advance:
         for done, run in enumerate(runs, 1):
-            game = str(run.manifest["game"])
-            if game not in samples:
-                samples[game] = _samples(run, held_out[game], config.sample)
-                rows += _pixels(game, samples[game], config.k)
-            rows += _probe(run, samples[game], config.k)
+            game, trained = str(run.manifest["game"]), data[run.path]
+            if trained.path not in samples:
+                samples[trained.path] = _samples(trained, held_out[game], config.sample)
+                rows += _pixels(game, samples[trained.path], config.k)
+            try:
+                rows += list(_probe(run, samples[trained.path], config.k))
+            except UserError as error:  # a run that is not done yet
+                console.print(f"[yellow]left out:[/] {run.path}: {error}", soft_wrap=True)
             advance(done)
     frame = pd.DataFrame(rows)
+    if set(frame["method"]) == {PIXELS}:
+        raise UserError("none of the runs can be probed; the reasons are above.")
     write_atomic(config.out / "probe.csv", frame.to_csv(index=False, float_format="%.4f"))
     save(probes(frame), config.out / "probe")
     _print(frame)
@@ -89,11 +96,19 @@ def _dataset(path: Path) -> Stage:
     return stage
 
 
-def _samples(run: Stage, held_out: Stage, n: int) -> tuple[Sample, Sample, Sample]:
+def _trained_on(run: Stage, sources: Sources, held_out: Mapping[str, Stage]) -> Stage:
+    """The run's dataset; refused if levels of it are held out."""
+    trained = sources.dataset_of(run)
+    if trained is None:
+        raise UserError(f"{run.path} was trained on {run.config['dataset']}, which is not there.")
+    other = held_out[str(run.manifest["game"])]
+    if set(trained.manifest["levels"]) & set(other.manifest["levels"]):
+        raise UserError(f"{other.path} has levels of {trained.path}: they are not held out.")
+    return trained
+
+
+def _samples(trained: Stage, held_out: Stage, n: int) -> tuple[Sample, Sample, Sample]:
     """Seen levels to fit a probe on, seen levels to test it on, held-out levels."""
-    trained = _dataset(Path(str(run.config["dataset"])))
-    if set(trained.manifest["levels"]) & set(held_out.manifest["levels"]):
-        raise UserError(f"{held_out.path} has levels of {trained.path}: they are not held out.")
     both = draw_sample(trained, None, 2 * n)
     order = np.random.default_rng(1).permutation(len(both.level))
     fitted, tested = (_rows(both, half) for half in np.array_split(order, 2))
@@ -189,4 +204,4 @@ def _head(run: Path, n_bins: int) -> Any:
 def _print(frame: pd.DataFrame) -> None:
     means = frame.groupby(["game", "measure", "levels", "method"])["value"].mean().unstack("method")
     order = [m for m in in_order(means.columns) if m not in REFERENCES]
-    console.print(means[order].round(3).to_string(), highlight=False)
+    print(means[order].round(3).to_string())

@@ -1,13 +1,15 @@
 """How independent jobs are run: one after another, in processes, or on Ray (its only import).
 
-In: jobs, each a picklable callable that returns what went wrong, if anything. Out: the reasons.
+In: jobs, each a picklable callable that returns what went wrong, if anything. Out: the reasons. A
+job that crashes is one that went wrong: the others go on.
 """
 
 import contextlib
 import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -35,45 +37,80 @@ def spread(jobs: Sequence[Job], workers: int = 1, ray: bool = False) -> dict[Job
     return {job: reason for job, reason in zip(jobs, reasons, strict=True) if reason}
 
 
+def _attempt(job: Work) -> str | None:
+    try:
+        return job()
+    except OSError as error:  # a full disk, a file that is gone
+        return str(error)
+    except Exception as error:
+        console.print_exception()
+        return f"{type(error).__name__}: {error}"
+
+
 def _here(jobs: Sequence[Job]) -> Iterator[str | None]:
     for number, job in enumerate(jobs, 1):
         console.rule(f"{number}/{len(jobs)} {job}")
-        yield job()
+        yield _attempt(job)
 
 
 def _in_processes(jobs: Sequence[Job], workers: int) -> list[str | None]:
-    """What a job would have shown goes into <its out>.log."""
+    """A process for each job, so many at a time; what it would have shown goes into its log."""
     threads = max(1, (os.cpu_count() or 1) // workers)
-    context = multiprocessing.get_context("spawn")  # a fork would inherit torch's threads
-    with (
-        ProcessPoolExecutor(workers, context, _share_cores, (threads,)) as pool,
-        progress(f"{workers} at a time", len(jobs), "runs") as advance,
-    ):
-        futures = {pool.submit(_run_logged, job): job for job in jobs}
+    waiting = list(reversed(jobs))
+    running: dict[Connection, tuple[Job, BaseProcess]] = {}
+    reasons: dict[Job, str | None] = {}
+    with progress(f"{workers} at a time", len(jobs), "runs") as advance:
         try:
-            for done, future in enumerate(as_completed(futures), 1):
-                advance(done, last=str(futures[future]))
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-        return [future.result() for future in futures]
+            while waiting or running:
+                while waiting and len(running) < workers:
+                    job = waiting.pop()
+                    answer, process = _start(job, threads)
+                    running[answer] = job, process
+                ready = wait(list(running))
+                for answer in [answer for answer in running if answer in ready]:
+                    job, process = running.pop(answer)
+                    reasons[job] = _outcome(job, answer, process)
+                    advance(len(reasons), last=str(job))
+        finally:  # an interrupted job goes on from its checkpoint the next time
+            for _, process in running.values():
+                process.terminate()
+    return [reasons[job] for job in jobs]
 
 
-def _share_cores(threads: int) -> None:
+def _start(job: Work, threads: int) -> tuple[Connection, BaseProcess]:
+    """The process of a job, and where it will answer."""
+    context = multiprocessing.get_context("spawn")  # a fork would inherit torch's threads
+    answer, to_us = context.Pipe(duplex=False)
+    process = context.Process(target=_run_logged, args=(job, threads, to_us))
+    process.start()
+    to_us.close()  # the process has its own: when it dies, we read the end
+    return answer, process
+
+
+def _outcome(job: Work, answer: Connection, process: BaseProcess) -> str | None:
+    try:
+        reason: str | None = answer.recv()
+    except EOFError:
+        process.join()
+        reason = f"its process ended with code {process.exitcode}; see {_log(job)}"
+    answer.close()
+    process.join()
+    return reason
+
+
+def _log(job: Work) -> Path:
+    return job.out.with_name(f"{job.out.name}.log")
+
+
+def _run_logged(job: Work, threads: int, answer: Connection) -> None:
     import torch
 
     torch.set_num_threads(threads)
-
-
-def _run_logged(job: Work) -> str | None:
-    log = job.out.with_name(f"{job.out.name}.log")
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "a") as file, contextlib.redirect_stdout(file):
-        shown, console.file = console.file, file
-        try:
-            return job()
-        finally:
-            console.file = shown
+    _log(job).parent.mkdir(parents=True, exist_ok=True)
+    with open(_log(job), "a") as file, contextlib.redirect_stdout(file):
+        console.file = file
+        with contextlib.suppress(KeyboardInterrupt):  # the process that started us says so
+            answer.send(_attempt(job))
 
 
 def _on_ray(jobs: Sequence[Job]) -> list[str | None]:
@@ -82,10 +119,8 @@ def _on_ray(jobs: Sequence[Job]) -> list[str | None]:
     except ImportError:
         raise UserError("--ray needs Ray: pip install 'gsf[cluster]'.") from None
     ray.init(ignore_reinit_error=True)
-    remote = ray.remote(_run_job)
+    resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    n_gpus = 1 if resources.get("GPU") else 0  # a task that asks for none gets none
+    remote = ray.remote(num_gpus=n_gpus)(_attempt)
     reasons: list[str | None] = ray.get([remote.remote(job) for job in jobs])
     return reasons
-
-
-def _run_job(job: Work) -> str | None:
-    return job()

@@ -9,6 +9,7 @@ fails is named in the table; the others go on.
 import contextlib
 import itertools
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -138,27 +139,27 @@ class Job:
         return None
 
     @property
-    def shares_labels(self) -> bool:
-        """Whether all seeds have the same labels: chance has no part in them."""
-        _, cumulant = losses.parse_method(self.method)
-        if cumulant is None:
-            return False
-        return bool(self._fit.estimator == "mc" and not cumulants.find(cumulant).random)
-
-    @property
-    def _fit(self) -> FitConfig:
-        fitted: FitConfig = self.config.stage("fit", dataset=self.home / "dataset", out=Path())
-        return fitted
-
-    def labels(self) -> Path | None:
-        """The labels the method needs: made once, or for each seed where chance has a part."""
+    def _fit(self) -> FitConfig | None:
+        """The fit whose labels the method needs: one for all seeds, unless chance has a part."""
         _, cumulant = losses.parse_method(self.method)
         if cumulant is None:
             return None
-        seed = 0 if self.shares_labels else self.seed
-        name = f"{cumulant}-{self._fit.estimator}" + ("" if self.shares_labels else f"-seed{seed}")
-        gvf = fit(replace(self._fit, cumulant=cumulant, seed=seed, out=self.home / f"gvf-{name}"))
-        out = self.home / f"labels-{name}"
+        fitted: FitConfig = self.config.stage("fit", dataset=self.home / "dataset", out=Path())
+        by_chance = fitted.estimator == "td" or cumulants.find(cumulant).random
+        seed, ending = (self.seed, f"-seed{self.seed}") if by_chance else (0, "")
+        name = f"gvf-{cumulant}-{fitted.estimator}{ending}"
+        return replace(fitted, cumulant=cumulant, seed=seed, out=self.home / name)
+
+    @property
+    def fitted(self) -> Path | None:
+        """Where that fit is, whoever makes it."""
+        return None if self._fit is None else self._fit.out
+
+    def labels(self) -> Path | None:
+        if self._fit is None:
+            return None
+        gvf = fit(self._fit)
+        out = gvf.with_name(gvf.name.replace("gvf-", "labels-", 1))
         return label(self.config.stage("label", gvf=gvf, out=out))
 
 
@@ -166,6 +167,8 @@ def run(config: RunConfig) -> Path:
     methods = _methods(config.methods)
     if config.tune and not config.stage("evaluate", agent="").n_validation:
         raise UserError("--tune needs validation levels: add evaluate.n_validation=50 to --set.")
+    if config.tune and config.stage("train", dataset=Path(), out=Path()).released:
+        raise UserError("--tune would undo train.released=true; leave one of them out.")
     recordings = _recordings(config)
     for game, recording in recordings.items():
         home = config.out / game
@@ -212,7 +215,13 @@ def _tune(
     out = config.out / "tuning"
     if not (out / "manifest.json").is_file():  # it keeps these runs out of reports
         write_manifest(out, "tuning", TUNING_FORMAT, config={}, inputs={})
-    fixed = (f"train.grad_steps={config.tune}", "train.keep=1", 'evaluate.splits=["validation"]')
+    fixed = (
+        *config.set,
+        f"train.grad_steps={config.tune}",
+        "train.keep=1",
+        "evaluate.all=false",
+        'evaluate.splits=["validation"]',
+    )
     jobs = {
         Job(
             game,
@@ -220,10 +229,10 @@ def _tune(
             tune.SEED,
             config.out / game,
             out / game / method / f"trial{number}",
-            replace(config, set=(*trial, *config.set, *fixed)),
+            replace(config, set=(*trial, *fixed)),
         ): (number, trial)
         for game, method in itertools.product(games, methods)
-        for number, trial in enumerate(tune.trials(method))
+        for number, trial in enumerate(_trials(config, method))
     }
     failures = _do(list(jobs), config)
     for job, failure in failures.items():  # a setting that breaks is named, and not chosen
@@ -235,7 +244,8 @@ def _tune(
     ]
     if not rows:
         raise UserError("every trial of the tuning failed; the reasons are above.")
-    table = tune.choose(pd.concat(rows))
+    assert config.tune is not None
+    table = tune.choose(pd.concat(rows), config.tune)
     write_atomic(out / "trials.csv", table.to_csv(index=False))
     best = table.loc[table["chosen"], ["game", "method", "setting"]].to_numpy().tolist()
     for game, method, setting in best:
@@ -243,20 +253,36 @@ def _tune(
     return {(game, method): tuple(setting.split()) for game, method, setting in best}
 
 
+def _trials(config: RunConfig, method: str) -> list[tuple[str, ...]]:
+    """The method's trials, less what --set has decided."""
+    decided = {word.partition("=")[0] for word in config.set}
+    found = tune.trials(config.stage("train", dataset=Path(), out=Path(), method=method))
+    left = (tuple(w for w in trial if w.partition("=")[0] not in decided) for trial in found)
+    return list(dict.fromkeys(left))
+
+
 def _do(jobs: Sequence[Job], config: RunConfig) -> dict[Job, str]:
     """Runs the jobs; returns the reasons of those that failed."""
     if config.ray or config.workers > 1:
-        # Labels that several jobs would race for, once each.
-        for job in {(j.home, j.method): j for j in jobs if j.shares_labels}.values():
+        by_fit = {job.fitted: job for job in jobs if job.fitted}
+        wanted = Counter(job.fitted for job in jobs)
+        for job in (job for fitted, job in by_fit.items() if wanted[fitted] > 1):
             with contextlib.suppress(UserError):  # the job itself will say so
-                job.labels()
+                job.labels()  # that several jobs would race for
     return spread(jobs, config.workers, config.ray)
 
 
 def _recordings(config: RunConfig) -> dict[str, str]:
     """Game -> recording, of the games asked for."""
     given = config.recordings or tuple(p.stem for p in list_shipped() if p.stem in GAMES)
-    found = {Recording.load(name).game: name for name in given}
+    found: dict[str, str] = {}
+    for name in given:
+        game = Recording.load(name).game
+        if game in found:
+            raise UserError(
+                f"{found[game]} and {name} are both of {game}; `gsf data join` makes them one."
+            )
+        found[game] = name
     games = config.games or tuple(found)
     if not games:
         raise UserError("no recordings are shipped with this build; name some with --recordings.")
@@ -290,6 +316,7 @@ def _reference_rows(config: RunConfig, game: str, recording: str) -> None:
     """Random play and, where its weights are at hand, the policy that was recorded."""
     data = config.out / game / "dataset"
     out = config.out / game / "random" / "returns.csv"
+    config = replace(config, set=(*config.set, "evaluate.all=false"))  # they have one network
     evaluate(config.stage("evaluate", agent="random", game=game, dataset=data, out=out))
     policy = SHIPPED / f"{recording}.policy.pt"
     if policy.is_file():

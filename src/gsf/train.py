@@ -58,14 +58,15 @@ class TrainConfig(AgentConfig):
     seed: int = 0
     """Of weights, batches and crops."""
     grad_steps: int = 5_000
-    """Gradient steps (paper: 1M). With more of them, a finished run goes on to exactly what it
-    would have been."""
+    """Gradient steps (paper: 1M). With more of them, a finished run goes on to exactly the weights
+    it would have had."""
     batch: int = 256
     """Transitions per step (paper: 1024)."""
     n_levels: int | None = None
     """Draw each batch from so many levels; by default from all, unless the loss asks for few."""
     keep: int = 1
-    """Networks kept, evenly over training, the last step always: for learning curves."""
+    """Networks kept, evenly over training, the last step always: for learning curves. A run that
+    goes on for longer keeps those it had, too."""
     checkpoint_every: int = 500
     """Steps between checkpoints: what an interruption can lose."""
     log_every: int = 50
