@@ -122,5 +122,10 @@ def _on_ray(jobs: Sequence[Job]) -> list[str | None]:
     resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
     n_gpus = 1 if resources.get("GPU") else 0  # a task that asks for none gets none
     remote = ray.remote(num_gpus=n_gpus)(_attempt)
-    reasons: list[str | None] = ray.get([remote.remote(job) for job in jobs])
+    reasons: list[str | None] = []
+    for answer in [remote.remote(job) for job in jobs]:
+        try:
+            reasons.append(ray.get(answer))
+        except ray.exceptions.RayError as error:  # its process or its machine is gone
+            reasons.append(f"{type(error).__name__}: {error}")
     return reasons
