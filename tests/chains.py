@@ -20,7 +20,7 @@ def write_chain(
     length: int = LENGTH,
     n_actions: int = 2,
     reward: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
-    one_action: bool = False,
+    alternate: bool = False,
     end: str = "terminated",
     final_frame: bool = False,
     levels: Sequence[int] | None = None,
@@ -28,8 +28,8 @@ def write_chain(
 ) -> Dataset:
     """Level i: episodes through states 0..length-1, reward(state, action) * scales[i] in each.
 
-    A scale of None declares a level without transitions. `one_action`: the same in all of an
-    episode, in turn. `end`: terminated, truncated or cut.
+    A scale of None declares a level without transitions. `alternate`: each step's action is
+    the one after the last step's; which comes first, in turn. `end`: terminated, truncated or cut.
     """
     rng = np.random.default_rng(seed)
     colour = np.linspace(0, 255, length + 1).astype(np.uint8)
@@ -50,8 +50,8 @@ def write_chain(
         for episode in range(n_total):
             i, t = full[episode % len(full)], np.arange(length)
             action = rng.integers(n_actions, size=length)
-            if one_action:
-                action[:] = episode // len(full) % n_actions
+            if alternate:
+                action = (episode // len(full) + t) % n_actions
             frames = np.broadcast_to(
                 palette[:frames_per_episode, None, None], (frames_per_episode, *OBS_SHAPE)
             )

@@ -226,10 +226,12 @@ def test_on_behaviour_cloning(dataset: Dataset, labels: Path) -> None:
 
 
 def test_no_crop_shows_the_network_what_was_logged(dataset: Dataset) -> None:
-    learner, rng = make_learner(dataset, crop=0), np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     batch = dataset.sample(8, rng)
-    assert torch.equal(learner._context(batch, rng).obs, batch.obs)
-    assert not torch.equal(make_learner(dataset)._context(batch, rng).obs, batch.obs)
+    for crop in (0, 2):
+        context = make_learner(dataset, crop=crop)._context(batch, rng)
+        assert torch.equal(context.obs, batch.obs) == (crop == 0)
+        assert torch.equal(context.next_obs, batch.next_obs) == (crop == 0)
 
 
 # Options

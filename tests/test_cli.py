@@ -62,6 +62,8 @@ def test_a_preset_sets_the_defaults_that_help_shows(gsf):
         (("run", "--preset", "big"), "unknown preset 'big'; choose one of smoke, laptop"),
         (("run", "--preset"), "--preset needs a value"),
         (("bench", "cost", "--preset", "study"), "gsf bench cost has no presets"),
+        (("run", "--preset", "paper"), "no recording of bigfish is shipped; make one with"),
+        (("collect", "--game", "coinrun", "--seed", "-1"), "--seed must not be negative"),
     ]:
         code, _, err = gsf(*argv)
         assert code == 2

@@ -305,6 +305,14 @@ def test_minari_round_trip_is_lossless(obs_shape, in_minari, levels, tmp_path):
     assert_same(ds, imported(tmp_path / "out", tmp_path / "back"))
 
 
+def test_hard_levels_stay_hard(tmp_path):
+    ds = write_episodes(tmp_path / "ds")
+    manifest = json.loads((ds.path / "manifest.json").read_text())
+    (ds.path / "manifest.json").write_text(json.dumps(manifest | {"mode": "hard"}))
+    export_data(ExportConfig(ds.path, tmp_path / "out"))
+    assert imported(tmp_path / "out", tmp_path / "back").manifest["mode"] == "hard"
+
+
 def test_export_says_where_it_repeated_a_frame(tmp_path):
     ds = write_episodes(tmp_path / "ds")
     export_data(ExportConfig(ds.path, tmp_path / "out"))

@@ -105,6 +105,14 @@ def test_the_same_command_again_is_a_no_op_and_another_one_is_refused(file, tmp_
         materialise(replace(config, transitions=200))
 
 
+def test_the_same_data_made_elsewhere_is_the_same(file, tmp_path):
+    one, other, part = (
+        Dataset.open(materialise(MaterialiseConfig(str(file), tmp_path / name, **options))).digest
+        for name, options in (("a", {}), ("b", {"threads": 1}), ("c", {"transitions": 800}))
+    )
+    assert one == other != part
+
+
 def test_other_pixels_are_marked_and_other_logic_leaves_nothing(recording, tmp_path, capsys):
     take = recording.takes[0]
     other = replace(recording, takes=(replace(take, pixels=take.pixels ^ np.uint64(1)),))

@@ -169,6 +169,38 @@ def test_chunks_add_up_to_the_gradient_of_the_minibatch():
     assert whole.optimizer.state_dict()["state"][0]["step"] == 1
 
 
+def test_the_gradient_is_that_of_policy_value_and_entropy_together():
+    options = {"encoder": "nature", "n_envs": 4, "n_steps": 8, "minibatches": 1, "epochs": 1}
+    options |= {"gamma": 0.9, "lam": 0.5, "value_weight": 0.3, "entropy_weight": 0.2}
+    ppo = grown(PPOConfig(**options, lr=1e-12, grad_norm=1e9, device="cpu"))  # hardly moves
+    ppo._reward[:] = np.random.default_rng(1).normal(size=ppo._reward.shape)  # coins are rare
+    last_value = torch.ones(4)
+    ppo._learn(last_value)
+    got = [p.grad.clone() for p in ppo.net.parameters()]
+
+    following, advantage = last_value, torch.zeros(4)
+    advantages = []
+    for t in reversed(range(8)):
+        goes_on = 1.0 - torch.from_numpy(ppo._ended[t]).float()
+        delta = torch.from_numpy(ppo._reward[t]) + 0.9 * goes_on * following - ppo._value[t]
+        advantage = delta + 0.9 * 0.5 * goes_on * advantage
+        advantages.insert(0, advantage)
+        following = ppo._value[t]
+    advantage = torch.stack(advantages)
+    returns = (advantage + ppo._value).flatten()
+    advantage = advantage.flatten()
+    advantage = (advantage - advantage.mean()) / advantage.std(correction=0)
+    logits, value = ppo.net(ppo._obs.flatten(0, 1))
+    log_probs = logits.log_softmax(1)
+    chosen = log_probs[torch.arange(32), torch.from_numpy(ppo._action).flatten()]
+    spread = -(log_probs.exp() * log_probs).sum(1).mean()
+    critic = 0.5 * (value - returns).square().mean()
+    ppo.net.zero_grad()
+    (-(advantage * chosen).mean() + 0.3 * critic - 0.2 * spread).backward()
+    for p, q in zip(ppo.net.parameters(), got, strict=True):
+        assert torch.allclose(p.grad, q, rtol=1e-3, atol=1e-6)
+
+
 def test_gradients_are_clipped():
     ppo = grown(dataclasses.replace(SMALL, grad_norm=1e-3))
     norm = torch.stack([p.grad.norm() for p in ppo.net.parameters()]).norm()

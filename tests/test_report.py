@@ -217,6 +217,9 @@ def test_ablations_policies_and_similar_pairs_are_shown(tmp_path: Path, undrawn)
     (policy / "metrics.jsonl").write_text('{"step": 1, "ppo/entropy": 2.5}\n')
     pair = tmp_path / "more" / "pair"
     write_manifest(pair, "similar", 1, config={}, inputs={}, game="maze")
+    manifest = json.loads((pair / "manifest.json").read_text())
+    manifest["digest"] = "/../../../outside"  # of a folder someone else made
+    (pair / "manifest.json").write_text(json.dumps(manifest))
     for kind in ("png", "svg"):
         (pair / f"similar.{kind}").write_text("<svg/>")
     evaluation_rows(["maze"], ["cql"], 1, 3).to_csv(tmp_path / "rows.csv", index=False)
@@ -230,6 +233,7 @@ def test_ablations_policies_and_similar_pairs_are_shown(tmp_path: Path, undrawn)
     assert 'id="fig-ablations"' in html
     assert 'id="fig-entropy"' in html
     assert 'id="fig-similar_' in html
+    assert not list(tmp_path.rglob("outside*"))
     assert "no run found" not in html
     order = sorted((tmp_path / "ablations" / "K").iterdir(), key=exhibits._setting)
     assert [path.name for path in order] == ["3", "7", "10"]

@@ -14,14 +14,17 @@ from gsf.returns import (
     scores,
 )
 from gsf.runs import UserError, mark_done, write_manifest
+from gsf.stats import bootstrap, gap
 from synthetic import evaluation_rows, table_rows
 
 SMALL = {"games": ["coinrun"], "n_levels": 3, "splits": ["test"], "modes": ["greedy"]}
 
 
-def make_run(path: Path, game="coinrun", method="cql", seed=0, rows=None, done=True) -> Path:
+def make_run(
+    path: Path, game="coinrun", method="cql", seed=0, rows=None, done=True, config=None
+) -> Path:
     facts = {"game": game, "method": method, "seed": seed}
-    write_manifest(path, "run", 1, config={}, inputs={}, **facts)
+    write_manifest(path, "run", 1, config=config or {}, inputs={}, **facts)
     if rows is None:
         rows = table_rows({(game, method): [[1.0, 2.0]]}).assign(seed=seed)
     rows.to_csv(path / "returns.csv", index=False)
@@ -84,6 +87,22 @@ def test_unfinished_repeated_and_absent_runs_are_named(tmp_path: Path):
     assert "nowhere: no run found" in problems[2]
 
 
+def test_runs_with_other_settings_are_not_seeds_of_one_method(tmp_path: Path):
+    make_run(tmp_path / "a", config={"cql_alpha": 1.0, "seed": 0, "out": "a", "grad_steps": 10})
+    make_run(tmp_path / "b", seed=1, config={"cql_alpha": 4.0, "seed": 1, "out": "b"})
+    make_run(tmp_path / "c", seed=2, config={"cql_alpha": 1.0, "seed": 2, "out": "c"})
+    make_run(tmp_path / "d", "maze", config={"cql_alpha": 4.0, "seed": 0})  # tuned by game
+    rows, problems = gather([tmp_path])
+    assert set(zip(rows["game"], rows["seed"], strict=True)) == {
+        ("coinrun", 0),
+        ("coinrun", 2),
+        ("maze", 0),
+    }
+    assert len(problems) == 1
+    assert "b has cql_alpha=4.0 where" in problems[0]
+    assert "a has 1.0: not a seed of the same cql" in problems[0]
+
+
 def test_nothing_readable_is_an_empty_frame(tmp_path: Path):
     rows, problems = gather([tmp_path])
     assert list(rows.columns) == COLUMNS
@@ -108,6 +127,8 @@ def test_a_csv_file_can_be_given_itself(tmp_path: Path):
         ({"mode": "sampled"}, "mode 'sampled' is not one of"),
         ({"game": None}, "a row has no game"),
         ({"level": 0}, "one episode per level and run"),
+        ({"level": "x"}, "column 'level' is not a finite number"),
+        ({"completed": None}, "completed is neither True nor False"),
     ],
 )
 def test_bad_rows_are_refused_with_one_sentence(change, said):
@@ -136,6 +157,26 @@ def test_scores_say_what_they_leave_out():
     assert scores(behind).seeds["bc"]["coinrun"] == (0,)
     half = rows[~((rows["method"] == "bc") & (rows["seed"] == 1) & (rows["level"] == 0))]
     assert scores(half).notes == ("left out with 1 of 2 test levels: coinrun/bc/seed1.",)
+
+
+def test_all_splits_and_modes_are_at_the_same_step():
+    early = evaluation_rows(games=["coinrun"], methods=["cql"], n_levels=3, steps=[2000])
+    late = evaluation_rows(games=["coinrun"], methods=["cql"], n_levels=3, steps=[5000])
+    cut_short = pd.concat([early, late[late["split"] == "seen"]])
+    for split, mode in (("seen", "greedy"), ("seen", "softmax"), ("test", "greedy")):
+        assert scores(cut_short, split, mode).steps == {"coinrun": 2000}
+    assert scores(pd.concat([early, late])).steps == {"coinrun": 5000}
+    only_late = pd.concat([early[early["split"] == "seen"], late[late["split"] == "test"]])
+    seen, test = (bootstrap(scores(only_late, split), n=10) for split in ("seen", "test"))
+    assert (seen.scores.steps, test.scores.steps) == ({"coinrun": 2000}, {"coinrun": 5000})
+    assert not len(gap(seen, test))  # nothing in common: no gap
+
+
+def test_references_have_no_vote_on_levels():
+    rows = table_rows({("coinrun", "cql"): [[1.0, 2.0]], ("coinrun", "random"): [[0.0, 1.0, 2.0]]})
+    found = scores(rows)
+    assert found.returns["cql"]["coinrun"].tolist() == [[1.0, 2.0]]
+    assert found.returns["random"]["coinrun"].tolist() == [[0.0, 1.0]]
 
 
 def test_levels_are_paired_whatever_the_order_of_rows():

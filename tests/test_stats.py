@@ -261,8 +261,14 @@ def test_ablation_reads_validation_levels_of_one_method():
     assert set(frame["split"]) == {"validation"}
     expected = scores(variants["9"], "validation").matrix("gsf-reward")
     assert only(frame, setting="9")["value"] == pytest.approx(metrics.aggregate_iqm(expected))
+    other = table_rows({("mine", "bc"): [[1]]}, step=variants["7"]["step"].max())
     with pytest.raises(UserError, match="share no game"):
-        stats.ablation({"a": variants["7"], "b": table_rows({("mine", "bc"): [[1]]})}, "test", n=9)
+        stats.ablation({"a": variants["7"], "b": other}, "test", n=9)
+    longer = evaluation_rows(**{**options, "steps": [1000, 2000]})
+    alone, both = (stats.ablation(v, n=9) for v in ({"a": longer}, {"a": longer, **variants}))
+    assert only(both, setting="a")["value"] < only(alone, setting="a")["value"]  # at step 1000
+    with pytest.raises(UserError, match="never played at the same step"):
+        stats.ablation({"a": longer[longer["step"] == 2000], **variants}, n=9)
     two = evaluation_rows(**{**options, "methods": ["bc", "cql"]})
     with pytest.raises(UserError, match="one method"):
         stats.ablation({"a": two}, n=9)

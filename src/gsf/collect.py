@@ -84,6 +84,8 @@ class CollectConfig(PPOConfig):
         super().__post_init__()
         find_game(self.game)
         require_positive(self, "frames", "transitions", "n_levels")
+        if self.seed < 0:
+            raise UserError(f"--seed must not be negative, got {self.seed}.")
         if self.policy is not None and self.random:
             raise UserError("--policy and --random exclude each other; choose one of them.")
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from gsf.games import GAMES
 from gsf.runs import UserError
 
 T = TypeVar("T")
@@ -48,7 +49,14 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "train": {"encoder": "impala_small", "grad_steps": 5_000, "keep": 10},
     },
     "paper": {
-        "run": {"preset": "paper", "out": Path("results/paper"), "seeds": 5, "methods": ("all",)},
+        "run": {
+            "preset": "paper",
+            "out": Path("results/paper"),
+            "games": tuple(GAMES),
+            "seeds": 5,
+            "methods": ("all",),
+        },
+        "materialise": {"transitions": 5_000_000},
         "collect": {
             "frames": 25_000_000,
             "transitions": 5_000_000,

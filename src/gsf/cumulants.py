@@ -29,6 +29,7 @@ ENCODER_BATCH = 512
 # Components of `successor`. All 256 would give a TD head of 51,200 outputs for 200 levels and 5 GB
 # of cumulants for 5M transitions; 32 random projections keep the L1 norm's order up to ~1/sqrt(32).
 N_FEATURES = 32
+SUCCESSOR = 1  # stream of random numbers, beside the seed
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,8 @@ def random_features(obs: Tensor, seed: int, device: str = "cpu") -> Tensor:
 
 @functools.lru_cache(maxsize=2)
 def _random_encoder(obs_shape: tuple[int, ...], seed: int, device: str) -> Encoder:
-    with seeded(np.random.default_rng(seed)):
+    # A stream of its own: an agent of the same seed must not start as this very network.
+    with seeded(np.random.default_rng([seed, SUCCESSOR])):
         return Encoder(obs_shape, "impala_small").to(device).eval()
 
 

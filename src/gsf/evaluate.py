@@ -24,12 +24,11 @@ from gsf.config import require_positive
 from gsf.envs import Mode as Difficulty
 from gsf.envs import make_env
 from gsf.players import Actor, Device, Mode, Player, act, find_players, is_run, kept_steps, stream
-from gsf.returns import COLUMNS, KEYS, MODES, SPLITS, check_rows, read_returns
+from gsf.returns import COLUMNS, IDENTITY, KEYS, MODES, SPLITS, check_rows, read_table
 from gsf.runs import UserError, console, locked, progress, write_atomic
 from gsf.splits import Split, split_levels
 
 NOOP = 4
-IDENTITY = "agent"  # one column more: a digest of what played, so that rows are never mixed up
 # The same however the rows came here, by play or from a file.
 TYPES: dict[str, Any] = dict.fromkeys([*COLUMNS, IDENTITY], str) | {
     **dict.fromkeys(("seed", "step", "level", "length"), np.int64),
@@ -264,14 +263,8 @@ def read_rows(path: Path) -> pd.DataFrame:
     """The rows of a file, none if there is no file."""
     if not path.is_file():
         return pd.DataFrame(columns=list(TYPES)).astype(TYPES)
-    if path.suffix == ".parquet":
-        try:
-            raw = pd.read_parquet(path)
-        except (OSError, ValueError) as error:
-            raise UserError(f"{path} is not readable ({type(error).__name__}).") from None
-        rows = check_rows(raw, str(path))
-    else:
-        rows, raw = read_returns(path), pd.read_csv(path, dtype={IDENTITY: str})
+    raw = read_table(path)
+    rows = check_rows(raw, str(path))
     return rows.assign(**{IDENTITY: raw.get(IDENTITY, "unknown")}).astype(TYPES)
 
 

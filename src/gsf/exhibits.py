@@ -17,7 +17,7 @@ from gsf.artifacts import Artifacts
 from gsf.films import Film, film
 from gsf.games import GAMES
 from gsf.returns import gather, in_order
-from gsf.runs import UserError, progress, read_metrics
+from gsf.runs import UserError, digest, progress, read_metrics
 from gsf.sources import Sources, Stage, seconds_per_step
 
 FILM_BYTES = 3_500_000  # of all films; base64 adds a third
@@ -66,7 +66,7 @@ def films(
         for game, found in levels.items():
             chosen = [int(level) for level in found[:n_levels]]
             for run in (None, *runs[game].values()):
-                dataset = sources.dataset_of(run) if run else None
+                dataset = sources.dataset_of(run or next(iter(runs[game].values())))
                 options: dict[str, Any] = {"max_steps": max_steps, "limit": limit}
                 try:
                     shown += film(game, run, dataset, chosen, mode, **options)
@@ -212,7 +212,7 @@ def method(sources: Sources, made: Artifacts, baseline: str) -> Iterator[str]:
         game = str(stage.manifest.get("game"))
         yield made.copy(
             stage.path / "similar",
-            f"similar_{stage.manifest.get('digest')}",
+            f"similar_{digest(str(stage.manifest.get('digest')))}",  # it becomes a file's name
             f"Alike in state and value, unlike in action: {game}",
             "Two segments of different levels found by gsf similar: the paper's motivating figure.",
         )
@@ -306,8 +306,10 @@ def ablations(directory: Path, made: Artifacts) -> str:
             for setting in settings:
                 rows, problems = gather([setting])
                 made.problems.extend(problems)
-                if len(rows):
+                if "validation" in set(rows["split"]):
                     variants[setting.name] = rows
+                else:
+                    made.problems.append(f"{setting} has no validation rows: not in the figure.")
             if variants:
                 found[option.name] = stats.ablation(variants)
         if not found:

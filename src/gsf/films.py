@@ -40,10 +40,10 @@ def film(
     """One film per level, of random play where there is no run. `limit`: bytes of each."""
     from gsf.players import find_players
 
+    place = dataset.path if dataset else None  # it knows the difficulty
     if run is None:
-        player = find_players("random", game=game)[0]
+        player = find_players("random", game=game, dataset=place)[0]
     else:
-        place = dataset.path if dataset else None
         player = find_players(str(run.path), dataset=place, device="cpu")[0]
     films = []
     for level, (frames, result) in zip(levels, _play(player, levels, mode, max_steps), strict=True):

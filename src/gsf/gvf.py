@@ -174,7 +174,8 @@ def is_finished(
     manifest = read_manifest(out, kind, version)
     wanted, found = to_json(config), manifest["config"]
     differs = sorted(k for k in wanted if k not in ignored and wanted[k] != found.get(k))
-    differs += sorted(k for k in inputs if inputs[k] != manifest["inputs"].get(k))
+    made_of = manifest["inputs"]
+    differs += sorted(k for k in inputs | made_of if inputs.get(k) != made_of.get(k))
     if differs:
         raise UserError(
             f"{out} holds a {kind} made with another {differs[0].replace('_', '-')}; remove it or "

@@ -63,14 +63,17 @@ def warning(unseen: Replicates) -> str:
 def _basis(unseen: Replicates) -> str:
     source = unseen.scores
     trained = [m for m in source.methods if m not in REFERENCES]
+    if not trained:
+        return "No trained run is in these numbers: what is missing is listed below."
     seeds = {source.n_seeds(m) for m in trained}
     levels = {source.returns[m][g].shape[1] for m in trained for g in source.games}
     games = f"{len(source.games)} game{'s' * (len(source.games) != 1)}"
     games += f" ({', '.join(source.games)})" if len(source.games) <= 4 else ""
     n_seeds = f"{_range(seeds)} seed{'s' * (seeds != {1})} per method"
+    steps = _range({source.steps[game] for game in source.games})
     return (
-        f"From {games}, {n_seeds} and {_range(levels)} levels per game, one episode each; brackets "
-        "are 95 % intervals from a bootstrap over seeds and levels."
+        f"From {games}, {n_seeds} after {steps} steps and {_range(levels)} levels per game, one "
+        "episode each; brackets are 95 % intervals from a bootstrap over seeds and levels."
     )
 
 
@@ -117,7 +120,7 @@ def _iqm(tidy: pd.DataFrame) -> dict[str, _Estimate]:
 
 
 def _range(numbers: set[int]) -> str:
-    return "-".join(str(n) for n in sorted({min(numbers), max(numbers)}))
+    return "-".join(f"{n:,}" for n in sorted({min(numbers), max(numbers)}))
 
 
 def _join(parts: Sequence[str]) -> str:

@@ -105,6 +105,7 @@ class Source:
     outlines: Sequence[Outline]
     episodes: Callable[[], Iterator[Episode]]
     levels: Sequence[Any] = ()  # contexts declared in this order, if any were
+    mode: str | None = None  # Procgen's difficulty, if it was
 
 
 def import_data(config: ImportConfig) -> Path:
@@ -212,7 +213,7 @@ def _write(
             done += outline.n_frames
             advance(done)
         for part in written:
-            part.finish(to_json(config), inputs)
+            part.finish(to_json(config), inputs, {"mode": source.mode} if source.mode else {})
 
 
 class _Part:
@@ -253,8 +254,8 @@ class _Part:
         self._rows.append({k: values.astype(COLUMNS[k]) for k, values in columns.items()})
         self._n_episodes += 1
 
-    def finish(self, config: dict[str, Any], inputs: dict[str, str]) -> None:
-        self.writer.finish(self._rows, config=config, inputs=inputs)
+    def finish(self, config: dict[str, Any], inputs: dict[str, str], facts: dict[str, Any]) -> None:
+        self.writer.finish(self._rows, config=config, inputs=inputs, **facts)
 
 
 def check_episode(outline: Outline, episode: Episode, source: Source) -> None:

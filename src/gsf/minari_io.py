@@ -83,6 +83,7 @@ def read_minari(config: ImportConfig) -> Source:
         outlines=outlines,
         episodes=lambda: _episodes(data, path, outlines, key, obs_shape),
         levels=facts.get("levels", ()) if config.context == "level" else (),
+        mode=facts.get("mode"),
     )
 
 
@@ -222,6 +223,7 @@ def write_minari(config: ExportConfig) -> Path:
                     "name": dataset.name,
                     "obs_shape": dataset.obs_shape,
                     "levels": dataset.levels,
+                    "mode": dataset.manifest.get("mode"),
                 },
             }
         )

@@ -55,7 +55,7 @@ class PlayConfig:
     caption: bool = True
     """A line below with step, action and return."""
     dataset: Path | None = None
-    """The run's training data, if it has moved."""
+    """Of random play and policies: a dataset whose game and difficulty they play."""
     device: Device = "auto"
     """Where networks run; auto: a GPU if there is one."""
 

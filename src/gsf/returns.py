@@ -24,6 +24,9 @@ Array = NDArray[np.float64]
 RUN_FORMAT = 1  # of a training run's manifest
 KEYS = ["game", "method", "seed", "step", "split", "level", "mode"]
 COLUMNS = [*KEYS, "return", "length", "completed"]
+IDENTITY = "agent"  # one column more: a digest of what played, so that rows are never mixed up
+# Options of a run that do not change what is learnt: it may go on with others.
+FREE = ("dataset", "labels", "out", "device", "log_every", "checkpoint_every")
 SPLITS = ("seen", "validation", "test")
 MODES = ("greedy", "softmax")
 REFERENCES = ("random", "behaviour")  # not trained here: no grid of seeds, no last step to reach
@@ -59,6 +62,10 @@ def check_rows(rows: pd.DataFrame, where: str) -> pd.DataFrame:
     for name in ("game", "method", "level"):
         if rows[name].isna().any():
             raise UserError(f"{where}: a row has no {name}; evaluate the run again.")
+    of_procgen = rows["game"].isin(list(GAMES))
+    _numbers(rows.loc[of_procgen, "level"], f"{where}: column 'level'")
+    if not rows["completed"].isin([True, False]).all():
+        raise UserError(f"{where}: completed is neither True nor False; evaluate the run again.")
     for name in ("game", "method", "split", "mode"):
         rows[name] = rows[name].astype(str).astype("category")
     repeated = rows.duplicated(KEYS)
@@ -84,11 +91,18 @@ def _numbers(column: pd.Series, what: str) -> pd.Series:
 
 def read_returns(path: Path) -> pd.DataFrame:
     """A returns.csv, checked."""
+    return check_rows(read_table(path), str(path))
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """A CSV or Parquet file as it is."""
     try:
-        rows = pd.read_csv(path)
-    except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
-        raise UserError(f"{path} is not a readable CSV ({type(error).__name__}).") from None
-    return check_rows(rows, str(path))
+        if path.suffix == ".parquet":
+            return pd.read_parquet(path)
+        return pd.read_csv(path, dtype={IDENTITY: str})
+    except (OSError, ValueError, ImportError) as error:  # pandas' parser errors are ValueErrors
+        kind = "Parquet file" if path.suffix == ".parquet" else "CSV"
+        raise UserError(f"{path} is not a readable {kind} ({type(error).__name__}).") from None
 
 
 def find_runs(paths: Iterable[Path]) -> list[Path]:
@@ -135,6 +149,7 @@ def gather(paths: Sequence[Path]) -> tuple[pd.DataFrame, list[str]]:
     parts: list[pd.DataFrame] = []
     problems: list[str] = []
     owner: dict[tuple[Any, ...], str] = {}
+    settings: dict[tuple[Any, ...], tuple[Path, Mapping[str, Any]]] = {}  # of a game and method
     for path in paths:
         sources = [Path(path)] if Path(path).is_file() else find_runs([path])
         if not sources:
@@ -148,7 +163,16 @@ def gather(paths: Sequence[Path]) -> tuple[pd.DataFrame, list[str]]:
             if problem:
                 problems.append(problem)
             fresh = []
+            given = _settings(source)
             for run, group in rows.groupby(_RUN, observed=True, sort=True):
+                first, others = settings.setdefault(run[:2], (source, given))
+                if differing := [k for k in given if k in others and given[k] != others[k]]:
+                    option = differing[0]
+                    problems.append(
+                        f"{source} has {option}={given[option]} where {first} has "
+                        f"{others[option]}: not a seed of the same {run[1]}, skipped."
+                    )
+                    continue
                 if owner.setdefault(run, str(source)) == str(source):
                     fresh.append(group)
                 else:
@@ -179,9 +203,21 @@ def _read(directory: Path) -> tuple[pd.DataFrame, str | None]:
             raise UserError(
                 f"{file} has rows of another {name} than the run's own {manifest[name]!r}."
             )
+    if manifest.get("mode") == "hard":
+        return rows, f"{directory} plays hard levels: its min-max scores use the easy ones' ranges."
     if is_done(directory):
         return rows, None
     return rows, f"{directory} is still training: used up to step {rows['step'].max()}."
+
+
+def _settings(source: Path) -> dict[str, Any]:
+    """What all seeds of a method share in a game, as far as a run says it."""
+    if _kind(source) != "run":
+        return {}
+    manifest = read_manifest(source, "run", RUN_FORMAT)
+    config, own = manifest.get("config", {}), {*FREE, "seed", "grad_steps", "keep"}
+    chosen = {name: value for name, value in config.items() if name not in own}
+    return {"dataset": manifest.get("inputs", {}).get("dataset"), **chosen}
 
 
 def missing_runs(
@@ -218,6 +254,7 @@ class Scores:
     mode: str
     returns: dict[str, dict[str, Array]]  # method -> game -> [seeds, levels]
     seeds: dict[str, dict[str, tuple[int, ...]]]
+    steps: dict[str, int]  # game -> gradient steps of its trained runs
     games: tuple[str, ...]  # that aggregates are over: the ones every trained method has
     notes: tuple[str, ...]  # what is missing and was left out
 
@@ -255,7 +292,7 @@ class Scores:
 def scores(
     rows: pd.DataFrame, split: str = "test", mode: str = "greedy", step: int | None = None
 ) -> Scores:
-    """Runs at `step`, by default at the last step of their game; what is left out is in `notes`."""
+    """Runs at `step`, by default at `last_steps`; what is left out is in `notes`."""
     left_out: dict[str, list[str]] = {}
     part = _select(rows, split, mode, step, left_out)
     returns: dict[str, dict[str, Array]] = {}
@@ -267,7 +304,26 @@ def scores(
     methods = in_order(returns)
     games, notes = _common_games({m: set(returns[m]) for m in methods})
     notes = [f"{why}: {', '.join(names)}." for why, names in left_out.items()] + notes
-    return Scores(split, mode, {m: returns[m] for m in methods}, seeds, tuple(games), tuple(notes))
+    trained = part[~part["method"].isin(REFERENCES)]
+    last = trained.groupby("game", observed=True)["step"].max()
+    steps = {str(game): int(step) for game, step in last.items()}
+    ordered = {m: returns[m] for m in methods}
+    return Scores(split, mode, ordered, seeds, steps, tuple(games), tuple(notes))
+
+
+def last_steps(rows: pd.DataFrame) -> dict[str, int]:
+    """Game -> the last step of trained runs that all splits and modes played there have in common.
+
+    So a gap between splits is between the same networks, also where an evaluation was cut short.
+    """
+    found: dict[str, int] = {}
+    trained = rows[~rows["method"].isin(REFERENCES)]
+    for game, group in trained.groupby("game", observed=True):
+        by_kind = group.groupby(["split", "mode"], observed=True)["step"]
+        common = set.intersection(*(set(steps) for _, steps in by_kind))
+        if common:
+            found[str(game)] = max(common)
+    return found
 
 
 def _select(
@@ -276,8 +332,12 @@ def _select(
     """Rows of every trained run at the same step, and of the references at theirs."""
     is_reference = rows["method"].isin(REFERENCES)
     trained = rows[~is_reference & (rows["split"] == split) & (rows["mode"] == mode)]
-    last = trained.groupby("game", observed=True)["step"].transform("max") if step is None else step
-    chosen = trained[trained["step"] == last]
+    if step is None:
+        own = trained.groupby("game", observed=True)["step"].transform("max")
+        last = trained["game"].astype(str).map(last_steps(rows)).fillna(own)
+        chosen = trained[trained["step"] == last]
+    else:
+        chosen = trained[trained["step"] == step]
     everyone = rows[~is_reference]
     grid = [sorted(set(everyone[name])) for name in ("game", "method", "seed")]
     absent = set(missing_runs(trained, *grid))
@@ -317,8 +377,10 @@ def _by_level(
             "level and run is expected, more would be counted as runs."
         ) from None
     played = table.notna().to_numpy()
-    counts = Counter(row.tobytes() for row in played)
-    # the levels that most runs played; of equally frequent sets the larger
+    is_reference = table.index.get_level_values("method").isin(REFERENCES)
+    voting = played if is_reference.all() else played[~is_reference]
+    counts = Counter(row.tobytes() for row in voting)
+    # the levels that most trained runs played; of equally frequent sets the larger
     shared = np.frombuffer(max(counts, key=lambda b: (counts[b], sum(b), b)), dtype=bool)
     complete = played[:, shared].all(axis=1)
     for (method, seed), row in zip(table.index[~complete], played[~complete], strict=True):

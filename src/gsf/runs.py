@@ -22,6 +22,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from gsf import __version__
 
 console = Console(stderr=True)
+# Options that say where things lie and what works on them; `inputs` says what they are.
+_WHERE = {"recording", "source", "dataset", "gvf", "labels", "policy", "bootstrap", "against"}
+_WHERE |= {"out", "threads", "device"}
 
 
 class UserError(Exception):
@@ -120,7 +123,10 @@ def write_manifest(
     inputs: Mapping[str, str],
     **facts: Any,
 ) -> dict[str, Any]:
-    """`digest` identifies this output to the next stage; `inputs` holds those it was made of."""
+    """`digest` identifies this output to the next stage; `inputs` holds those it was made of.
+
+    The same made elsewhere, or by another number of threads, is the same.
+    """
     manifest = {
         "kind": kind,
         "format": version,
@@ -131,6 +137,7 @@ def write_manifest(
         **facts,
     }
     body = {k: v for k, v in manifest.items() if k not in ("gsf", "commit")}
+    body["config"] = {k: v for k, v in config.items() if k not in _WHERE}
     manifest["digest"] = digest(json.dumps(body, sort_keys=True))
     write_atomic(directory / "manifest.json", json.dumps(manifest, indent=1) + "\n")
     return manifest

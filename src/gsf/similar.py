@@ -58,6 +58,8 @@ class SimilarConfig:
 
     def __post_init__(self) -> None:
         require_positive(self, "length", "transitions", "segments", "candidates", "max_value_error")
+        if self.seed < 0:
+            raise UserError(f"--seed must not be negative, got {self.seed}.")
         if len(self.levels) == 1:
             raise UserError("--levels needs at least two levels to compare.")
         if not 0 <= self.gamma <= 1:
@@ -112,7 +114,10 @@ def similar(config: SimilarConfig) -> Path:
 def segments(plays: Plays, config: SimilarConfig) -> NDArray[np.int64]:
     """First rows of segments inside an episode, with known values that are not next to nothing."""
     n = len(plays.value) - config.length + 1
-    start = np.arange(max(n, 0))
+    if n < 1:
+        played = len(plays.value)
+        raise UserError(f"--length {config.length} is more than the {played} steps played.")
+    start = np.arange(n)
     last = start + config.length - 1
     usable = (plays.episode[start] == plays.episode[last]) & (plays.slot[start] == plays.slot[last])
     if config.levels:

@@ -197,11 +197,15 @@ def gap(seen: Replicates, test: Replicates) -> pd.DataFrame:
     records = []
     for method in seen.scores.returns:
         first, second = seen.scores.seeds[method], test.scores.seeds.get(method, {})
-        games = [g for g in first if first[g] == second.get(g)]
+        games = [g for g in first if first[g] == second.get(g) and _same_step(seen, test, g)]
         for record in _contrast(seen, method, test, method, games):
             records.append({"method": method, **record})
     split = f"{seen.scores.split} - {test.scores.split}"
     return _frame(records, seen.scores).assign(split=split)
+
+
+def _same_step(a: Replicates, b: Replicates, game: str) -> bool:
+    return a.scores.steps.get(game) == b.scores.steps.get(game)
 
 
 def _contrast(
@@ -310,6 +314,18 @@ def curves(
     return _frame(records, last).assign(statistic=statistic, n_games=len(last.games))
 
 
+def _last_common_step(variants: Mapping[str, pd.DataFrame], split: str, mode: str) -> int:
+    played = {
+        name: set(rows.loc[(rows["split"] == split) & (rows["mode"] == mode), "step"])
+        for name, rows in variants.items()
+    }
+    common = set.intersection(*played.values())
+    if not common:
+        found = "; ".join(f"{name}: {sorted(steps)}" for name, steps in played.items())
+        raise UserError(f"the settings were never played at the same step ({found}).")
+    return int(max(common))
+
+
 def ablation(
     variants: Mapping[str, pd.DataFrame],
     split: str = "validation",
@@ -318,8 +334,12 @@ def ablation(
     seed: int = 0,
     n: int = 2000,
 ) -> pd.DataFrame:
-    """One trained method under several settings, setting -> its rows; validation levels only."""
-    arranged = {name: scores(rows, split, mode) for name, rows in variants.items()}
+    """One trained method under several settings, setting -> its rows; validation levels only.
+
+    All at the last step that every setting has been played at.
+    """
+    step = _last_common_step(variants, split, mode)
+    arranged = {name: scores(rows, split, mode, step) for name, rows in variants.items()}
     games = sorted(set.intersection(*(set(found.games) for found in arranged.values())))
     if not games:
         raise UserError(f"the settings {', '.join(variants)} share no game; run them on one.")

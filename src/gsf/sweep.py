@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gsf import cumulants, losses, stats, tune
+from gsf.collect import load_policy
 from gsf.config import Preset, from_json, preset_values, require_positive, to_json
 from gsf.evaluate import EvaluateConfig, evaluate
 from gsf.games import GAMES, find_game
@@ -318,10 +319,23 @@ def _reference_rows(config: RunConfig, game: str, recording: str) -> None:
     out = config.out / game / "random" / "returns.csv"
     config = replace(config, set=(*config.set, "evaluate.all=false"))  # they have one network
     evaluate(config.stage("evaluate", agent="random", game=game, dataset=data, out=out))
-    policy = SHIPPED / f"{recording}.policy.pt"
-    if policy.is_file():
-        out = config.out / game / "behaviour" / "returns.csv"
-        evaluate(config.stage("evaluate", agent=str(policy), dataset=data, out=out))
+    policy = _policy_of(recording)
+    if policy is None:
+        console.print(f"the policy that played {recording} is not at hand: no behaviour row.")
+        return
+    out = config.out / game / "behaviour" / "returns.csv"
+    evaluate(config.stage("evaluate", agent=str(policy), dataset=data, out=out))
+
+
+def _policy_of(recording: str) -> Path | None:
+    """The shipped policy, or the one beside a recording if it is the one that was recorded."""
+    shipped, beside = SHIPPED / f"{recording}.policy.pt", Path(recording).with_name("policy.pt")
+    if shipped.is_file():
+        return shipped
+    played = {take.policy.get("digest") for take in Recording.load(recording).takes}
+    if beside.is_file() and {load_policy(beside).provenance["digest"]} == played:
+        return beside
+    return None
 
 
 def print_summary(out: Path) -> None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 VALUE_BATCH = 512
 LOG_STEPS = 50
+FIT = 2  # stream of random numbers, beside the seed
 
 
 class LevelHead(nn.Module):
@@ -131,7 +132,7 @@ class TDLearner:
 
     def __init__(self, shape: dict[str, Any], seed: int, lr: float, device: str = "cpu") -> None:
         self.shape = shape
-        self.rng = np.random.default_rng(seed)
+        self.rng = np.random.default_rng([seed, FIT])  # not the stream of an agent of this seed
         with seeded(self.rng):
             self.online = GVFNet(
                 tuple(shape["obs_shape"]),

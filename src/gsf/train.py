@@ -26,7 +26,7 @@ from gsf.labels import FORMAT as LABELS_FORMAT
 from gsf.labels import KIND as LABELS_KIND
 from gsf.labels import load_labels
 from gsf.nets import keep_freed_memory, pick_device
-from gsf.returns import RUN_FORMAT
+from gsf.returns import FREE, RUN_FORMAT
 from gsf.runs import (
     Metrics,
     UserError,
@@ -41,8 +41,6 @@ from gsf.runs import (
 )
 
 DIVERGED = 1e6  # a loss beyond this never came back
-# Options that do not change what is learnt: a run may go on with others.
-FREE = ("dataset", "labels", "out", "device", "log_every", "checkpoint_every")
 
 
 @dataclass(frozen=True, kw_only=True)
