@@ -18,8 +18,8 @@ from gsf import artifacts, exhibits, explorer, films, headline, page, pictures, 
 from gsf.agent import load_agent
 from gsf.cli import _parse
 from gsf.evaluate import evaluate_agent
-from gsf.report import ReportConfig, report
-from gsf.returns import scores
+from gsf.report import ReportConfig, _unplayed, report
+from gsf.returns import gather, scores
 from gsf.runs import UserError, read_manifest, write_manifest
 from gsf.sources import Sources, last_metrics, read_stage
 from gsf.train import TrainConfig
@@ -146,6 +146,12 @@ def test_broken_runs_are_named_and_the_rest_is_reported(sweep: Path, tmp_path: P
         "gsf-reward",
         "pixels",
     ]
+
+
+def test_kept_networks_that_nobody_played_are_named(sweep: Path):
+    rows, _ = gather([sweep])
+    assert _unplayed(rows, Sources([sweep])) == []
+    assert "6 runs keep networks" in _unplayed(rows[rows["step"] != 2], Sources([sweep]))[0]
 
 
 def test_a_report_before_any_evaluation_and_one_of_nothing(sweep: Path, tmp_path: Path, undrawn):

@@ -32,7 +32,8 @@ class ReportConfig:
     """Compare runs: a page that opens without a network, and its figures and tables as files."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run directories, directories of a `gsf run`, or CSV files of `gsf evaluate`."""
+    """Run directories, directories of a `gsf run`, or CSV files of `gsf evaluate`; also those of
+    `gsf collect`, for its learning curve, and of `gsf similar`, for its figure."""
     out: Path
     """Directory of the report; one that is there is brought up to date."""
     split: Literal["test", "validation", "seen"] = "test"
@@ -108,6 +109,7 @@ def report(config: ReportConfig) -> Path:
         document.add("explorer", "Explorer", *parts)
         document.data["explorer"] = data
     document.add("method", "Data and method", *exhibits.method(sources, made, config.baseline))
+    made.problems += _unplayed(rows, sources)
     missing = _missing(rows, results, config, made)
     if missing:
         document.lead.append('<p><a href="#missing">Not everything is there yet.</a></p>')
@@ -313,6 +315,20 @@ def _relative(unseen: Replicates, baseline: str) -> pd.DataFrame:
     found = stats.relative(unseen, baseline)
     published = baseline == "cql" and found["game"].isin(GAMES).any()
     return tables.beside_paper(found) if published else found
+
+
+def _unplayed(rows: pd.DataFrame, sources: Sources) -> list[str]:
+    """Of networks that were kept for learning curves and never played."""
+    who = ["game", "method", "seed"]
+    n_steps = rows.groupby(who, observed=True)["step"].nunique().to_dict()
+    waiting = [
+        run
+        for run in sources.of("run")
+        if n_steps.get(tuple(run.manifest.get(name) for name in who)) == 1
+        and len(list((run.path / "checkpoints").glob("step_*.pt"))) > 1
+    ]
+    shown = f"{len(waiting)} runs keep networks for learning curves: play them, gsf evaluate --all."
+    return [shown] if waiting else []
 
 
 def _missing(
