@@ -18,7 +18,6 @@ from gsf.nets import (
     Policy,
     Projection,
     frozen_copy,
-    keep_freed_memory,
     mlp,
     pixel_unshuffle,
     seeded,
