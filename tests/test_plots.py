@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from gsf import plots, plots_data, stats
 from gsf.games import GAMES
-from gsf.returns import scores
+from gsf.scores import scores
 from synthetic import METHODS, evaluation_rows, table_rows
 
 SMALL = {"games": ["coinrun", "maze"], "n_levels": 6, "modes": ["greedy"]}

@@ -19,8 +19,9 @@ from gsf.agent import load_agent
 from gsf.cli import _parse
 from gsf.evaluate import evaluate_agent
 from gsf.report import ReportConfig, _unplayed, report
-from gsf.returns import gather, scores
+from gsf.returns import gather
 from gsf.runs import UserError, read_manifest, write_manifest
+from gsf.scores import scores
 from gsf.sources import Sources, last_metrics, read_stage
 from gsf.train import TrainConfig
 from synthetic import evaluation_rows, table_rows

@@ -9,8 +9,8 @@ import pytest
 from rliable import metrics
 
 from gsf import stats
-from gsf.returns import scores
 from gsf.runs import UserError
+from gsf.scores import scores
 from synthetic import evaluation_rows, table_rows
 
 GAMES = ["bigfish", "coinrun", "maze"]

@@ -5,7 +5,7 @@ import pytest
 
 from gsf import stats, tables
 from gsf.games import GAMES
-from gsf.returns import scores
+from gsf.scores import scores
 from synthetic import evaluation_rows, table_rows
 
 

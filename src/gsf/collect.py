@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gsf import __version__
-from gsf.config import require_positive, to_json
+from gsf.config import require_positive, require_seed, to_json
 from gsf.envs import N_ACTIONS, Mode, ProcgenVectorEnv, make_env
 from gsf.equations import epsilon_schedule
 from gsf.games import find_game
@@ -84,8 +84,7 @@ class CollectConfig(PPOConfig):
         super().__post_init__()
         find_game(self.game)
         require_positive(self, "frames", "transitions", "n_levels")
-        if self.seed < 0:
-            raise UserError(f"--seed must not be negative, got {self.seed}.")
+        require_seed(self.seed)
         if self.policy is not None and self.random:
             raise UserError("--policy and --random exclude each other; choose one of them.")
 

@@ -91,6 +91,11 @@ def require_positive(config: Any, *names: str) -> None:
             raise UserError(f"--{name.replace('_', '-')} must be positive, got {value}.")
 
 
+def require_seed(seed: int) -> None:
+    if seed < 0:
+        raise UserError(f"--seed must not be negative, got {seed}.")
+
+
 def to_json(config: Any) -> Any:
     """Plain JSON values of a (nested) dataclass."""
     if dataclasses.is_dataclass(config) and not isinstance(config, type):

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gsf.config import require_seed
 from gsf.envs import N_ACTIONS, OBS_SHAPE
 from gsf.envs import Mode as Difficulty
 from gsf.games import GAMES, find_game
@@ -111,8 +112,7 @@ def find_players(
     device: Device = "auto",
 ) -> list[Player]:
     """One player, or one for each of a run's kept `steps` (None: its latest checkpoint)."""
-    if seed < 0:
-        raise UserError(f"--seed must not be negative, got {seed}.")
+    require_seed(seed)
     path = Path(name)
     if is_run(name):
         return _run_players(path, game, steps, device)

@@ -17,8 +17,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
-from gsf.returns import REFERENCES, Array, in_order
+from gsf.returns import REFERENCES, in_order
 from gsf.runs import digest
+from gsf.scores import Array
 from gsf.stats import FEW_SEEDS
 
 STYLE: Any = {

@@ -18,8 +18,9 @@ from gsf import exhibits, headline, page, plots, provenance, stats, tables
 from gsf.artifacts import Artifacts
 from gsf.config import require_positive, to_json
 from gsf.games import GAMES
-from gsf.returns import REFERENCES, SPLITS, gather, missing_runs, scores
+from gsf.returns import REFERENCES, SPLITS, gather, missing_runs
 from gsf.runs import UserError, console, digest_file, write_atomic, write_manifest
+from gsf.scores import scores
 from gsf.sources import Sources, require_report
 from gsf.stats import STATISTICS, Replicates, bootstrap
 

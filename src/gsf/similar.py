@@ -14,7 +14,7 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from gsf.config import require_positive, to_json
+from gsf.config import require_positive, require_seed, to_json
 from gsf.equations import cosine_distance, normalised_squared_error, total_variation
 from gsf.gvf import is_finished
 from gsf.recording import Recording
@@ -58,8 +58,7 @@ class SimilarConfig:
 
     def __post_init__(self) -> None:
         require_positive(self, "length", "transitions", "segments", "candidates", "max_value_error")
-        if self.seed < 0:
-            raise UserError(f"--seed must not be negative, got {self.seed}.")
+        require_seed(self.seed)
         if len(self.levels) == 1:
             raise UserError("--levels needs at least two levels to compare.")
         if not 0 <= self.gamma <= 1:

@@ -1,6 +1,6 @@
 """Statistics of evaluation rows (spec section 8): a run is a seed, never an episode.
 
-`bootstrap` redraws the seeds and levels of `returns.scores`; every other function returns a tidy
+`bootstrap` redraws the seeds and levels of `scores.scores`; every other function returns a tidy
 frame: keys, value, low, high (95 % interval), n_seeds, split, mode, unit. Point estimates are
 rliable's. Same rows, same `seed`: same bytes.
 """
@@ -14,8 +14,9 @@ import pandas as pd
 import scipy.stats
 from rliable import metrics  # not rliable.library: it needs arch, which breaks under pandas 3
 
-from gsf.returns import REFERENCES, Array, Scores, scores
+from gsf.returns import REFERENCES
 from gsf.runs import UserError, digest
+from gsf.scores import Array, Scores, scores
 
 Statistic = Literal["iqm", "mean", "median"]
 Estimate = dict[str, float]  # value, low, high

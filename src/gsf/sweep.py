@@ -28,8 +28,9 @@ from gsf.gvf import FitConfig, fit
 from gsf.labels import LabelConfig, label
 from gsf.materialise import MaterialiseConfig, materialise
 from gsf.recording import SHIPPED, Recording, list_shipped
-from gsf.returns import MODES, gather, scores
+from gsf.returns import MODES, gather
 from gsf.runs import UserError, console, write_atomic, write_manifest
+from gsf.scores import scores
 from gsf.spread import spread
 from gsf.train import TrainConfig, train
 

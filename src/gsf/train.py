@@ -20,7 +20,7 @@ import tyro
 
 from gsf import losses
 from gsf.agent import AgentConfig, Learner, load_run_checkpoint
-from gsf.config import require_positive, to_json
+from gsf.config import require_positive, require_seed, to_json
 from gsf.dataset import Dataset
 from gsf.labels import FORMAT as LABELS_FORMAT
 from gsf.labels import KIND as LABELS_KIND
@@ -93,8 +93,7 @@ class TrainConfig(AgentConfig):
         require_positive(
             self, "grad_steps", "batch", "n_levels", "keep", "checkpoint_every", "log_every"
         )
-        if self.seed < 0:
-            raise UserError(f"--seed must not be negative, got {self.seed}.")
+        require_seed(self.seed)
         return super().resolved()
 
 
