@@ -119,7 +119,7 @@ def _on_ray(jobs: Sequence[Job]) -> list[str | None]:
     except ImportError:
         raise UserError("--ray needs Ray: pip install 'gsf[cluster]'.") from None
     ray.init(ignore_reinit_error=True)
-    resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    resources = ray.cluster_resources()
     n_gpus = 1 if resources.get("GPU") else 0  # a task that asks for none gets none
     remote = ray.remote(num_gpus=n_gpus)(_attempt)
     reasons: list[str | None] = []
