@@ -5,8 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gsf.collect import load_policy
 from gsf.envs import make_env
-from gsf.recording import BLOCK, Recorder, Recording, Replay, concatenate, play
+from gsf.recording import (
+    BLOCK,
+    SHIPPED,
+    Recorder,
+    Recording,
+    Replay,
+    concatenate,
+    list_shipped,
+    play,
+)
 from gsf.runs import UserError
 
 
@@ -157,6 +167,18 @@ def test_damage_is_named(recording):
 def test_a_missing_recording_says_what_is_shipped(tmp_path):
     with pytest.raises(UserError, match=r"no recording at .*; shipped ones are:"):
         Recording.load(tmp_path / "none.gsfrec")
+
+
+def test_every_shipped_recording_is_of_the_policy_shipped_with_it():
+    for path in list_shipped():
+        name, held_out = path.stem.removesuffix("-validation"), path.stem.endswith("-validation")
+        (take,) = Recording.load(path.stem).takes
+        assert (
+            take.policy["digest"] == load_policy(SHIPPED / f"{name}.policy.pt").provenance["digest"]
+        )
+        assert take.levels == (range(500_000, 500_050) if held_out else range(200))
+        assert take.actions.size >= (50_000 if held_out else 500_000)
+    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 15e6
 
 
 def test_play_on_a_list_of_levels_cannot_be_recorded():

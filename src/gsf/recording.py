@@ -199,7 +199,7 @@ def find_recording(path: Path | str) -> Path:
 
 
 def list_shipped() -> list[Path]:
-    return sorted(SHIPPED.glob("*.gsfrec"))
+    return sorted(SHIPPED.glob("*.gsfrec"), key=lambda path: path.stem)
 
 
 @dataclass(frozen=True)
