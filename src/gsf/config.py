@@ -67,6 +67,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "frames": 25_000_000,
             "transitions": 5_000_000,
             "encoder": "impala",
+            "n_steps": 256,
             "minibatches": 8,
             "epochs": 3,
         },

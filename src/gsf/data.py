@@ -63,7 +63,7 @@ class JoinConfig:
 def list_data(config: ListConfig) -> None:
     table = Table(box=None, padding=(0, 1, 0, 0))
     columns = ("name", "rows", "levels", "episodes", "return", "random", "PPO 25M", "trained")
-    for column in (*columns, "kB"):
+    for column in columns:
         table.add_column(column, justify="left" if column == "name" else "right", no_wrap=True)
     for path in list_shipped():
         recording = Recording.load(path)
@@ -77,7 +77,6 @@ def list_data(config: ListConfig) -> None:
             f"{game.random:.1f}",
             f"{game.ppo_seen:.1f}",
             "; ".join(_in_short(take.policy) for take in recording.takes),
-            f"{path.stat().st_size / 1e3:,.0f}",
         )
     shown = Console()
     if not table.row_count:

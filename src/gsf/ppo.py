@@ -22,9 +22,10 @@ from gsf.runs import UserError, console
 
 CPU_CHUNK = 256  # on a CPU larger activations fall out of the cache and are mapped anew each time
 N_RECENT = 100  # episodes in the return that is shown
-PUBLISHED: dict[str, Any] = {"encoder": "impala", "minibatches": 8, "epochs": 3}
-# Deviation: of what was tried for half an hour on one core (docs/results.md) this came furthest.
-ON_CPU: dict[str, Any] = {"encoder": "nature", "minibatches": 16, "epochs": 2}
+PUBLISHED: dict[str, Any] = {"encoder": "impala", "n_steps": 256, "minibatches": 8, "epochs": 3}
+# Deviation: of what was tried for half an hour on one core (docs/results.md) this came furthest in
+# most games.
+ON_CPU: dict[str, Any] = {"encoder": "nature", "n_steps": 64, "minibatches": 32, "epochs": 1}
 
 
 def _by_machine() -> dict[str, Any]:
@@ -39,12 +40,12 @@ class PPOConfig:
     """Network: impala (default with a GPU), impala_small, or nature (default without)."""
     n_envs: int = 64
     """Games played at once, in training and in recording."""
-    n_steps: int = 256
-    """Steps of each game between two updates."""
+    n_steps: int = field(default_factory=lambda: _by_machine()["n_steps"])
+    """Steps of each game between two updates. Default: 256, without a GPU 64."""
     minibatches: int = field(default_factory=lambda: _by_machine()["minibatches"])
-    """Parts that the frames of an update are divided into. Default: 8, without a GPU 16."""
+    """Parts that the frames of an update are divided into. Default: 8, without a GPU 32."""
     epochs: int = field(default_factory=lambda: _by_machine()["epochs"])
-    """Passes over the frames of an update. Default: 3, without a GPU 2."""
+    """Passes over the frames of an update. Default: 3, without a GPU 1."""
     chunk: int | None = None
     """Frames per forward and backward pass; gradients add up over a minibatch, so that this sets
     memory and speed, not the result (but for rounding). Default: 256 on a CPU, else all."""
