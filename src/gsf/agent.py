@@ -75,7 +75,7 @@ class AgentConfig:
     aux_lr: float | None = None
     """alternating: the auxiliary loss's learning rate. Default: lr."""
     released: bool = False
-    """The setting of the authors' research code for this method (see docs/deviations.md)."""
+    """The setting of the authors' research code for this method (see docs/methods.md)."""
     loss: Any = None
     """Options of the auxiliary loss."""
 

@@ -23,8 +23,7 @@ from gsf.runs import UserError, console
 CPU_CHUNK = 256  # on a CPU larger activations fall out of the cache and are mapped anew each time
 N_RECENT = 100  # episodes in the return that is shown
 PUBLISHED: dict[str, Any] = {"encoder": "impala", "n_steps": 256, "minibatches": 8, "epochs": 3}
-# Deviation: of what was tried for half an hour on one core (docs/results.md) this came furthest in
-# most games.
+# Deviation: of what was tried on one core (docs/results.md) this led after minutes in most games.
 ON_CPU: dict[str, Any] = {"encoder": "nature", "n_steps": 64, "minibatches": 32, "epochs": 1}
 
 

@@ -59,7 +59,7 @@ class RunConfig:
     seeds: int = 1
     """Seeds 0..seeds-1 of every method."""
     recordings: tuple[str, ...] = ()
-    """Recording files instead of the shipped ones; each says its game itself."""
+    """Recording files, or names of shipped ones (coinrun-early); each says its game itself."""
     set: tuple[str, ...] = ()
     """Any option of a stage or a loss: train.grad_steps=1000 fit.gamma=0.9 gsf.tau=0.1 ..."""
     tune: int | None = None
