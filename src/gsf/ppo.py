@@ -33,7 +33,7 @@ def _by_machine() -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class PPOConfig:
-    """How PPO learns: by default as published, without a GPU as learnt most per hour."""
+    """How PPO learns: by default as published, without a GPU as led by the clock in most games."""
 
     encoder: EncoderKind = field(default_factory=lambda: _by_machine()["encoder"])
     """Network: impala (default with a GPU), impala_small, or nature (default without)."""
