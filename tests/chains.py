@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gsf.dataset import Dataset
-from gsf.layout import DatasetWriter
+from gsf.data.dataset import Dataset
+from gsf.data.format import DatasetWriter
 
 LENGTH = 5
 OBS_SHAPE = (8, 8, 3)

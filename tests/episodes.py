@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gsf.dataset import Dataset
-from gsf.layout import DatasetWriter
+from gsf.data.dataset import Dataset
+from gsf.data.format import DatasetWriter
 
 ENDS = ("terminated", "truncated", "cut", "terminated, final frame", "cut, final frame")
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gsf.dataset import Dataset
-from gsf.layout import DatasetWriter
-from gsf.train import TrainConfig, train
+from gsf.data.dataset import Dataset
+from gsf.data.format import DatasetWriter
+from gsf.learn.train import TrainConfig, train
 
 LEVELS = (4, 2, 9, 7)
 
@@ -21,7 +21,7 @@ class HashAgent:
         self.batches.append(len(obs))
         seen = obs.reshape(len(obs), -1).astype(np.int64)
         weights = np.arange(seen.shape[1]) % 31 + 1
-        drawn = (uniform * 1000).astype(np.int64) if mode == "softmax" else 0
+        drawn = (uniform * 1000).astype(np.int64) if mode == "sampled" else 0
         return (seen @ weights + drawn) % 15
 
 
@@ -44,7 +44,7 @@ def write_dataset(path: Path, game: str = "starpilot", obs_shape=(64, 64, 3)) ->
     facts = {"name": game, "obs_shape": obs_shape, "n_actions": 15, "levels": LEVELS}
     with DatasetWriter(path, **facts, region_frames=[n]) as writer:
         writer.append(0, rng.integers(0, 256, (n, *obs_shape)).astype(np.uint8))
-        writer.finish(columns, config={}, inputs={}, mode="easy")
+        writer.finish(columns, config={}, inputs={}, difficulty="easy")
     return Dataset.open(path)
 
 

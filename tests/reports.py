@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from gsf.returns import KEYS
-from gsf.train import TrainConfig, train
+from gsf.evaluation.rows import KEYS
+from gsf.learn.train import TrainConfig, train
 from synthetic import FIRST_LEVEL
 from tiny import write_dataset, write_labels
 
@@ -19,7 +19,7 @@ def returns(method: str, seed: int, steps=(2, 4), game: str = "corridor") -> pd.
         | {"return": SKILL.get(method, 1.0) + 0.1 * seed + (i % 3) + 0.2 * step + (first == 0)}
         for step in steps
         for split, first in FIRST_LEVEL.items()
-        for mode in ("greedy", "softmax")
+        for mode in ("greedy", "sampled")
         for i in range(6)
     ]
     return pd.DataFrame(rows).assign(length=9, completed=True)

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from gsf.games import GAMES
-from gsf.returns import COLUMNS, KEYS, REFERENCES, check_rows, in_order
+from gsf.evaluation.rows import COLUMNS, KEYS, check_rows
+from gsf.reporting.returns import REFERENCES, in_order
+from gsf.suites.procgen import GAMES
 
-FIRST_LEVEL = {"seen": 0, "validation": 500_000, "test": 1_000_000}
+FIRST_LEVEL = {"seen": 0, "validation": 500_000, "unseen": 1_000_000}
 BASELINES = ("bc", "cql", "curl", "ctrl", "deepmdp", "vpn", "cssc", "pse")
 METHODS = in_order([*REFERENCES, *BASELINES, "gsf-reward", "gsf-successor", "gsf-action"])
 SKILL = dict(zip(METHODS, np.linspace(0.15, 0.6, len(METHODS)), strict=True))
@@ -21,8 +22,8 @@ def evaluation_rows(
     n_seeds: int = 5,
     n_levels: int = 200,
     steps: Sequence[int] = (1000,),
-    splits: Sequence[str] = ("seen", "test"),
-    modes: Sequence[str] = ("greedy", "softmax"),
+    splits: Sequence[str] = ("seen", "unseen"),
+    modes: Sequence[str] = ("greedy", "sampled"),
     seed: int = 0,
 ) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
@@ -54,7 +55,7 @@ def evaluation_rows(
 
 def table_rows(returns: dict[tuple[str, str], Sequence[Sequence[float]]], **keys: object):
     """Rows from {(game, method): returns [seeds, levels]}: for cases computed by hand."""
-    keys = {"step": 10, "split": "test", "mode": "greedy", "length": 1, "completed": True, **keys}
+    keys = {"step": 10, "split": "unseen", "mode": "greedy", "length": 1, "completed": True, **keys}
     rows = [
         {"game": game, "method": method, "seed": s, "level": level, "return": value, **keys}
         for (game, method), runs in returns.items()

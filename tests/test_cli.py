@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from gsf import cli
-from gsf.config import PRESETS, from_json, preset_values, to_json
-from gsf.materialise import MaterialiseConfig
-from gsf.recording import Recording
-from gsf.runs import UserError
+from gsf.core.errors import UserError
+from gsf.core.options import from_json, to_json
+from gsf.core.presets import PRESETS, preset_values
+from gsf.data.materialise import MaterialiseConfig
+from gsf.data.recording import Recording
 from test_recording import record
 
 
@@ -197,9 +198,9 @@ def test_a_full_disk_loses_nothing(play, tmp_path):
 
 
 def test_reports_need_no_torch_and_imported_data_no_procgen():
-    code = "import sys, gsf.report, gsf.stats, gsf.plots; print('torch' in sys.modules)"
+    code = "import sys, gsf.reporting.report; print('torch' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
-    code = "import sys, gsf.train, gsf.importers; print('procgen' in sys.modules)"
+    code = "import sys, gsf.learn.train, gsf.data.importers; print('procgen' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
 
 

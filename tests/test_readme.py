@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gsf.config import PRESETS
+from gsf.core.presets import PRESETS
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 

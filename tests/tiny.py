@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from gsf.dataset import Dataset
-from gsf.gvf import FitConfig, fit
-from gsf.labels import LabelConfig, label
-from gsf.layout import DatasetWriter
+from gsf.data.dataset import Dataset
+from gsf.data.format import DatasetWriter
+from gsf.gvf.fit import FitConfig, fit
+from gsf.gvf.label import LabelConfig, label
 
 OBS_SHAPE = (12, 12, 3)
 N_ACTIONS = 3

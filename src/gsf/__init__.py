@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "make_env": "gsf.envs",
-    "Recording": "gsf.recording",
-    "Dataset": "gsf.dataset",
-    "train": "gsf.train",
-    "evaluate": "gsf.evaluate",
-    "load_agent": "gsf.agent",
+    "make_env": "gsf.suites.procgen",
+    "Recording": "gsf.data.recording",
+    "Dataset": "gsf.data.dataset",
+    "train": "gsf.learn.train",
+    "evaluate": "gsf.evaluation.evaluate",
+    "load_agent": "gsf.learn.agent",
 }
 __all__ = ["Dataset", "Recording", "evaluate", "load_agent", "make_env", "train"]
 
 if TYPE_CHECKING:
-    from gsf.dataset import Dataset as Dataset
-    from gsf.envs import make_env as make_env
-    from gsf.recording import Recording as Recording
+    from gsf.data.dataset import Dataset as Dataset
+    from gsf.data.recording import Recording as Recording
+    from gsf.suites.procgen import make_env as make_env
 
 
 class _Package(ModuleType):

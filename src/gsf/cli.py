@@ -13,8 +13,9 @@ from typing import Any
 import tyro
 from rich.markup import escape
 
-from gsf.config import PRESETS, preset_values
-from gsf.runs import UserError, console
+from gsf.core.errors import UserError
+from gsf.core.logs import console
+from gsf.core.presets import PRESETS, preset_values
 
 
 @dataclass(frozen=True)
@@ -26,32 +27,47 @@ class Verb:
 
 
 VERBS = {
-    "run": Verb("sweep", "run", "RunConfig", "everything for games x methods x seeds, resumable"),
-    "collect": Verb("collect", "collect", "CollectConfig", "train PPO on a game, record its play"),
-    "materialise": Verb(
-        "materialise", "materialise", "MaterialiseConfig", "recording -> pixels on disk, verified"
+    "run": Verb(
+        "sweep.run", "run", "RunConfig", "everything for games x methods x seeds, resumable"
     ),
-    "fit": Verb("gvf", "fit", "FitConfig", "dataset + cumulant -> per-level GVFs"),
-    "label": Verb("labels", "label", "LabelConfig", "GVFs -> per-level quantile labels"),
-    "train": Verb("train", "train", "TrainConfig", "dataset + labels + method -> agent"),
-    "evaluate": Verb("evaluate", "evaluate", "EvaluateConfig", "agent -> returns per level"),
-    "report": Verb("report", "report", "ReportConfig", "runs -> tables, figures, report.html"),
-    "play": Verb("play", "play", "PlayConfig", "an agent on one level -> video"),
-    "probe": Verb("probe", "probe", "ProbeConfig", "what embeddings know on held-out levels"),
-    "similar": Verb("similar", "similar", "SimilarConfig", "the paper's motivating figure"),
-    "data list": Verb("data", "list_data", "ListConfig", "the recordings that are shipped"),
-    "data info": Verb("data", "info", "InfoConfig", "what a recording or dataset holds"),
-    "data verify": Verb("data", "verify", "VerifyConfig", "replay or rehash every byte"),
-    "data cut": Verb("data", "cut", "CutConfig", "a smaller recording over the same time"),
-    "data join": Verb("data", "join", "JoinConfig", "recordings of one game -> one recording"),
-    "data import": Verb("importers", "import_data", "ImportConfig", "Minari, npz -> dataset"),
-    "data export": Verb("importers", "export_data", "ExportConfig", "dataset -> Minari"),
-    "bench data": Verb("bench", "bench_data", "BenchDataConfig", "speed of the data path"),
+    "collect": Verb(
+        "behaviour.collect", "collect", "CollectConfig", "train PPO on a game, record its play"
+    ),
+    "materialise": Verb(
+        "data.materialise",
+        "materialise",
+        "MaterialiseConfig",
+        "recording -> pixels on disk, verified",
+    ),
+    "fit": Verb("gvf.fit", "fit", "FitConfig", "dataset + cumulant -> per-level GVFs"),
+    "label": Verb("gvf.label", "label", "LabelConfig", "GVFs -> per-level quantile labels"),
+    "train": Verb("learn.train", "train", "TrainConfig", "dataset + labels + method -> agent"),
+    "evaluate": Verb(
+        "evaluation.evaluate", "evaluate", "EvaluateConfig", "agent -> returns per level"
+    ),
+    "report": Verb(
+        "reporting.report", "report", "ReportConfig", "runs -> tables, figures, report.html"
+    ),
+    "play": Verb("evaluation.video", "play", "PlayConfig", "an agent on one level -> video"),
+    "probe": Verb(
+        "studies.probe", "probe", "ProbeConfig", "what embeddings know on held-out levels"
+    ),
+    "similar": Verb("studies.similar", "similar", "SimilarConfig", "the paper's motivating figure"),
+    "data list": Verb("data.inspect", "list_data", "ListConfig", "the recordings that are shipped"),
+    "data info": Verb("data.inspect", "info", "InfoConfig", "what a recording or dataset holds"),
+    "data verify": Verb("data.inspect", "verify", "VerifyConfig", "replay or rehash every byte"),
+    "data cut": Verb("data.inspect", "cut", "CutConfig", "a smaller recording over the same time"),
+    "data join": Verb(
+        "data.inspect", "join", "JoinConfig", "recordings of one game -> one recording"
+    ),
+    "data import": Verb("data.importers", "import_data", "ImportConfig", "Minari, npz -> dataset"),
+    "data export": Verb("data.importers", "export_data", "ExportConfig", "dataset -> Minari"),
+    "bench data": Verb("bench.data", "bench_data", "BenchDataConfig", "speed of the data path"),
     "bench train": Verb(
-        "bench_train", "bench_train", "BenchTrainConfig", "speed of one training step"
+        "bench.train", "bench_train", "BenchTrainConfig", "speed of one training step"
     ),
     "bench cost": Verb(
-        "bench_cost", "bench_cost", "BenchCostConfig", "hours and money of a preset, estimated"
+        "bench.cost", "bench_cost", "BenchCostConfig", "hours and money of a preset, estimated"
     ),
 }
 

@@ -1,0 +1,316 @@
+"""Stage: train PPO on a game, then record its play (the paper's appendix on data collection).
+
+Out: OUT/policy.pt and OUT/manifest.json (kind "policy"), OUT/<game>.gsfrec, metrics, DONE. Killed
+at any moment, the same command goes on to the same weights and the same recording, bit for bit
+(on a CPU with the same number of torch threads; some CUDA kernels are not deterministic).
+"""
+
+import contextlib
+import json
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gsf import __version__
+from gsf.behaviour.policy import (
+    FORMAT,
+    POLICY,
+    BehaviourPolicy,
+    action_ids,
+    load_policy,
+    save_policy,
+)
+from gsf.behaviour.ppo import PPO, PPOConfig, sample
+from gsf.core.errors import UserError
+from gsf.core.files import load_checkpoint, locked, save_checkpoint, write_atomic
+from gsf.core.logs import Metrics, console, progress
+from gsf.core.options import require_positive, require_seed, to_json
+from gsf.core.stage import is_done, mark_done, write_manifest
+from gsf.data.recording import Recorder, Recording, play
+from gsf.equations import epsilon_schedule
+from gsf.nets.runtime import keep_freed_memory
+from gsf.suites.procgen import (
+    Difficulty,
+    ProcgenVectorEnv,
+    find_game,
+    make_env,
+)
+
+TRAINING_STATE, RECORDING_STATE = "checkpoint.pt", "recording.pt"
+
+
+TRAINING, RECORDING = 0, 1  # streams of randomness under one seed
+
+
+# Options that decide where and how often to write, not what.
+INCIDENTAL = ("out", "checkpoint_seconds", "tensorboard")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectConfig(PPOConfig):
+    """Train PPO on a game and record its play; needs Procgen."""
+
+    game: str
+    """One of Procgen's 16 games."""
+    out: Path | None = None
+    """Directory of policy and recording. Default: runs/collect-<game>."""
+    frames: int = 25_000_000
+    """Frames to train for, rounded up to whole updates. With more of them a trained policy is
+    trained further, and recorded anew."""
+    transitions: int = 5_000_000
+    """Transitions to record, rounded up to the same number in each env."""
+    n_levels: int = 200
+    """Number of levels, in training and in recording."""
+    start_level: int = 0
+    """First of them (500000 is where the validation levels are)."""
+    difficulty: Difficulty = "easy"
+    """Procgen's distribution_mode: easy or hard."""
+    actions: Literal["distinct", "all"] = "distinct"
+    """What the policy chooses among: the game's actions that differ in what follows (4 to 11 of
+    the 15), or all of them as published, of which many do the same. A recording has Procgen's
+    own ids either way."""
+    seed: int = 0
+    """Of everything random: weights, order of levels, actions, minibatches."""
+    epsilon: Literal["decay", "literal"] = "decay"
+    """Chance of a random action while recording: from 0.1 to 0, or the paper's 0.1 - 3.96e-9 t."""
+    policy: Path | None = None
+    """Record this policy (a file, or the directory of another collect) instead of training one."""
+    random: bool = False
+    """Record uniform random play instead of training."""
+    checkpoint_seconds: float = 60.0
+    """Time between two checkpoints of training."""
+    tensorboard: bool = True
+    """Write TensorBoard files beside metrics.jsonl."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        find_game(self.game)
+        require_positive(self, "frames", "transitions", "n_levels")
+        require_seed(self.seed)
+        if self.policy is not None and self.random:
+            raise UserError("--policy and --random exclude each other; choose one of them.")
+
+    @property
+    def directory(self) -> Path:
+        return self.out or Path("runs") / f"collect-{self.game}"
+
+    @property
+    def action_ids(self) -> NDArray[np.int64]:
+        """Procgen's ids of what the policy chooses among."""
+        return action_ids(self.game, self.actions)
+
+    def env(self, rng: np.random.Generator) -> ProcgenVectorEnv:
+        levels = range(self.start_level, self.start_level + self.n_levels)
+        seed = int(rng.integers(2**31 - 1))
+        return make_env(
+            self.game, levels, self.n_envs, seed, difficulty=self.difficulty, copy=False
+        )
+
+    def options(self) -> dict[str, Any]:
+        """What decides the result."""
+        return {k: v for k, v in to_json(self).items() if k not in INCIDENTAL}
+
+    def provenance(self) -> dict[str, Any]:
+        """The same without paths, which mean nothing on another machine."""
+        return {k: v for k, v in self.options().items() if k != "policy"}
+
+
+def collect(config: CollectConfig) -> Path:
+    """Returns the path of the recording."""
+    out = config.directory
+    path = out / f"{config.game}.gsfrec"
+    with locked(out):
+        _require_same_options(out, config.options())
+        if is_done(out):
+            console.print(f"{path} is there already.", soft_wrap=True)
+            return path
+        policy = _policy(config, out)
+        recording = _record(config, out, policy)
+        recording.save(path)
+        returns = recording.takes[0].returns
+        if not (out / "manifest.json").exists():
+            inputs = {} if policy is None else {"policy": policy.provenance["digest"]}
+            write_manifest(
+                out, "recording", FORMAT, config=config.provenance(), inputs=inputs, **returns
+            )
+        mark_done(out, recording=recording.digest, transitions=len(recording), **returns)
+        (out / RECORDING_STATE).unlink(missing_ok=True)
+    mean = returns["mean_return"]
+    shown = "" if mean is None else f", mean return {mean:.2f}"
+    console.print(
+        f"{len(recording):,} transitions in {path}: {returns['episodes']} whole episodes{shown}.",
+        soft_wrap=True,
+    )
+    return path
+
+
+def _require_same_options(out: Path, options: dict[str, Any]) -> None:
+    """One directory, one set of options: they are written down before anything else.
+
+    Only for how long to train is open: the learning rate is constant.
+    """
+    path, trained = out / "config.json", (out / "manifest.json").exists()
+    if not path.is_file():
+        if trained:
+            raise UserError(f"{out} holds something else already; choose another --out.")
+        write_atomic(path, json.dumps(options, indent=1) + "\n")
+        return
+    begun = json.loads(path.read_text())
+    if trained and (out / TRAINING_STATE).is_file() and begun["frames"] < options["frames"]:
+        # The policy is to be trained further; what was made of it is made again.
+        for name in ("DONE", "manifest.json", RECORDING_STATE):
+            (out / name).unlink(missing_ok=True)
+        trained = False
+    if not trained and begun.get("frames") != options["frames"]:
+        begun["frames"] = options["frames"]
+        write_atomic(path, json.dumps(begun, indent=1) + "\n")
+    for name in options:
+        if begun.get(name) != options[name]:
+            raise UserError(
+                f"{out} was begun with {name} = {begun.get(name)}, not {options[name]}; "
+                "use the same value or another --out."
+            )
+
+
+def _policy(config: CollectConfig, out: Path) -> BehaviourPolicy | None:
+    if config.random:
+        return None
+    if config.policy is None:
+        return _train(config, out)
+    policy = load_policy(config.policy, config.device)
+    trained = (policy.provenance["game"], policy.provenance["difficulty"])
+    if trained != (config.game, config.difficulty):
+        raise UserError(
+            f"{config.policy} was trained on {trained[0]} ({trained[1]}), "
+            f"not on {config.game} ({config.difficulty})."
+        )
+    return policy
+
+
+def _train(config: CollectConfig, out: Path) -> BehaviourPolicy:
+    """Metrics: those of `PPO.iterate` under ppo/, and
+    ppo/frames_per_second   of this update, its play and its learning
+    ppo/seconds             of training so far, over all restarts
+    """
+    if (out / "manifest.json").is_file():
+        return load_policy(out, config.device)
+    keep_freed_memory()
+    rng = np.random.default_rng([config.seed, TRAINING])
+    ppo = PPO(config, config.env(rng), rng, config.action_ids)
+    seconds, saved = 0.0, time.monotonic()
+    if (out / TRAINING_STATE).is_file():
+        state = _from_tensors(load_checkpoint(out / TRAINING_STATE))
+        ppo.load_state_dict(state)
+        seconds = state["seconds"]
+        console.print(f"going on from frame {ppo.frames:,}.")
+    with (
+        contextlib.closing(ppo.env),
+        contextlib.closing(Metrics(out, ppo.frames, tensorboard=config.tensorboard)) as metrics,
+        progress(f"ppo {config.game}", config.frames, "frames") as advance,
+    ):
+        advance(ppo.frames)
+        while ppo.frames < config.frames:
+            started = time.monotonic()
+            row = ppo.iterate()
+            elapsed = time.monotonic() - started
+            seconds += elapsed
+            row |= {"frames_per_second": config.frames_per_update / elapsed, "seconds": seconds}
+            metrics.write(ppo.frames, {f"ppo/{name}": value for name, value in row.items()})
+            advance(ppo.frames, **{k: row[k] for k in ("return", "entropy") if k in row})
+            if time.monotonic() - saved >= config.checkpoint_seconds or ppo.frames >= config.frames:
+                state = ppo.state_dict() | {"seconds": seconds}
+                save_checkpoint(out / TRAINING_STATE, _to_tensors(state))
+                saved = time.monotonic()
+    return _save_trained(config, out, ppo)
+
+
+def _save_trained(config: CollectConfig, out: Path, ppo: PPO) -> BehaviourPolicy:
+    """The policy, then the manifest that says that training is over."""
+    facts = {
+        "algorithm": "ppo",
+        "game": config.game,
+        "difficulty": config.difficulty,
+        "actions": config.actions,
+        "encoder": config.encoder,
+        "seed": config.seed,
+        "frames": ppo.frames,
+        "return": ppo.mean_return,
+    }
+    options = config.provenance()
+    made = facts | {"gsf": __version__, "config": options}
+    policy = save_policy(out / POLICY, ppo.net, made)
+    weights = policy.provenance["digest"]
+    write_manifest(out, "policy", FORMAT, config=options, inputs={}, weights=weights, **facts)
+    return policy
+
+
+def _record(config: CollectConfig, out: Path, policy: BehaviourPolicy | None) -> Recording:
+    rng = np.random.default_rng([config.seed, RECORDING])
+    env = config.env(rng)
+    recorder = Recorder(config.n_envs)
+    n_steps = math.ceil(config.transitions / config.n_envs)
+    n_total = n_steps * config.n_envs
+    source = {"algorithm": "random", "gsf": __version__} if policy is None else policy.provenance
+    if (out / RECORDING_STATE).is_file():
+        state = _from_tensors(load_checkpoint(out / RECORDING_STATE))
+        if json.loads(state["source"]) != source:
+            raise UserError(f"the policy is not the one {out} was begun with; use another --out.")
+        recorder.load_state_dict(state["recorder"])
+        env.load_state_dict(state["env"])
+        rng.bit_generator.state = json.loads(state["rng"])
+
+    ids = config.action_ids
+
+    def epsilon(t: int) -> float:
+        literal = config.epsilon == "literal"
+        return float(epsilon_schedule(t * config.n_envs, n_total, literal)) if policy else 1.0
+
+    def act(t: int, obs: NDArray[np.uint8]) -> NDArray[Any]:
+        uniform: NDArray[np.int64] = ids[rng.integers(len(ids), size=config.n_envs)]
+        if policy is None:
+            return uniform
+        explores = rng.random(config.n_envs) < epsilon(t)
+        return np.where(explores, uniform, policy.action_ids[sample(policy.logits(obs), rng)])
+
+    with progress(f"record {config.game}", n_total, "frames") as advance:
+        advance(recorder.n_steps * config.n_envs)
+        for block in play(env, act, n_steps, recorder.n_steps):
+            if recorder.add(block):
+                state = {"recorder": recorder.state_dict(), "env": env.state_dict()}
+                state |= {"rng": json.dumps(rng.bit_generator.state), "source": json.dumps(source)}
+                save_checkpoint(out / RECORDING_STATE, _to_tensors(state))
+            mean = recorder.returns()["mean_return"]
+            advance(recorder.n_steps * config.n_envs, **({} if mean is None else {"return": mean}))
+    schedule: dict[str, Any] = {"schedule": config.epsilon if policy else "constant"}
+    schedule |= {"first": epsilon(0), "last": epsilon(n_steps - 1)}
+    take = recorder.finish(env, epsilon=schedule, policy=source)
+    env.close()
+    return Recording(config.game, config.difficulty, (take,))
+
+
+def _to_tensors(value: Any) -> Any:
+    """bytes become uint8 tensors, of which a checkpoint holds no others."""
+    if isinstance(value, bytes):
+        return torch.frombuffer(bytearray(value), dtype=torch.uint8)
+    if isinstance(value, dict):
+        return {key: _to_tensors(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_to_tensors(item) for item in value)
+    return value
+
+
+def _from_tensors(value: Any) -> Any:
+    if isinstance(value, Tensor) and value.dtype == torch.uint8:
+        return value.numpy().tobytes()
+    if isinstance(value, dict):
+        return {key: _from_tensors(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_from_tensors(item) for item in value)
+    return value

@@ -1,0 +1,87 @@
+"""A behaviour policy on disk: PPO's network, which actions it chooses among, where it came from."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from gsf.behaviour.ppo import ActorCritic
+from gsf.core.errors import UserError
+from gsf.core.files import digest, load_checkpoint, save_checkpoint
+from gsf.nets.runtime import pick_device
+from gsf.suites.procgen import N_ACTIONS, distinct_actions
+
+FORMAT = 1  # of a policy
+
+
+POLICY = "policy.pt"
+
+
+def action_ids(game: str, actions: str) -> NDArray[np.int64]:
+    return distinct_actions(game) if actions == "distinct" else np.arange(N_ACTIONS)
+
+
+@dataclass(frozen=True)
+class BehaviourPolicy:
+    """A trained network; `provenance` says how it was trained, its "digest" what came of it."""
+
+    net: ActorCritic
+    provenance: dict[str, Any]
+
+    @property
+    def action_ids(self) -> NDArray[np.int64]:
+        """Procgen's ids of what the network chooses among."""
+        return action_ids(self.provenance["game"], self.provenance.get("actions", "all"))
+
+    @torch.inference_mode()
+    def logits(self, obs: NDArray[np.uint8] | Tensor) -> Tensor:
+        """uint8 [n,64,64,3] -> [n,len(action_ids)], on the network's device."""
+        logits: Tensor = self.net(torch.as_tensor(obs, device=self.net.policy.weight.device))[0]
+        return logits
+
+    def act_probs(self, obs: NDArray[np.uint8] | Tensor) -> NDArray[np.float32]:
+        """pi(. | obs) over all of Procgen's ids: uint8 [n,64,64,3] -> [n,15]."""
+        probs = np.zeros((len(obs), N_ACTIONS), np.float32)
+        probs[:, self.action_ids] = self.logits(obs).softmax(1).cpu().numpy()
+        return probs
+
+
+def save_policy(path: Path, net: ActorCritic, provenance: dict[str, Any]) -> BehaviourPolicy:
+    policy = BehaviourPolicy(net, {**provenance, "digest": _weights_digest(net)})
+    state = {
+        "format": FORMAT,
+        "provenance": json.dumps(policy.provenance),
+        "net": net.state_dict(),
+    }
+    save_checkpoint(path, state)
+    return policy
+
+
+def load_policy(path: Path | str, device: str = "cpu") -> BehaviourPolicy:
+    """From a policy file, or from the directory of a collect that has finished training."""
+    path = Path(path)
+    path = path / POLICY if path.is_dir() else path
+    if not path.is_file():
+        raise UserError(f"no policy at {path}; `gsf collect` makes one.")
+    state = load_checkpoint(path)
+    if state.get("format") != FORMAT or "provenance" not in state:
+        raise UserError(f"{path} is not a policy of format {FORMAT}; train it again.")
+    provenance = json.loads(state["provenance"])
+    provenance.setdefault("difficulty", provenance.pop("mode", "easy"))  # its name in older files
+    ids = action_ids(provenance["game"], provenance.get("actions", "all"))
+    net = ActorCritic(provenance["encoder"], len(ids))
+    net.load_state_dict(state["net"])
+    if _weights_digest(net) != provenance["digest"]:
+        raise UserError(f"{path} is damaged: its weights fail their checksum; get it again.")
+    return BehaviourPolicy(net.to(pick_device(device)), provenance)
+
+
+def _weights_digest(net: nn.Module) -> str:
+    """Identity of a network's weights, whatever their layout in memory."""
+    state = {name: x.cpu().contiguous().numpy() for name, x in net.state_dict().items()}
+    return digest(*(part for name, x in state.items() for part in (name, x.tobytes())))

@@ -1,0 +1,174 @@
+"""What a preset costs: operations counted on the real networks, time and money by what is assumed.
+
+Counted: forward and backward passes of PPO, GVFs, every method and evaluation. Assumed, and
+options: a GPU's peak, the share of it that is reached, its price, Procgen's speed beside it.
+"""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import tyro
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from gsf.behaviour.collect import CollectConfig
+from gsf.behaviour.ppo import PUBLISHED, ActorCritic
+from gsf.bench.data import record_random
+from gsf.bench.train import labels_of, training_step
+from gsf.core.errors import UserError
+from gsf.core.files import write_atomic
+from gsf.core.options import require_positive
+from gsf.core.presets import Preset, preset_values
+from gsf.data.dataset import Dataset
+from gsf.data.materialise import MaterialiseConfig, materialise
+from gsf.learn import losses
+from gsf.learn.learner import AgentConfig
+from gsf.nets.encoders import Encoder
+from gsf.suites.procgen import GAMES, N_ACTIONS, OBS_SHAPE
+from gsf.sweep.run import RunConfig, all_methods
+
+COUNTED = 32  # transitions per pass that is counted
+EPISODE = 300  # frames of an episode in evaluation, about the mean over games
+
+
+@dataclass(frozen=True)
+class BenchCostConfig:
+    """Estimate hours and money of a whole `gsf run`; nothing is trained."""
+
+    size: tyro.conf.Positional[Preset] = "paper"
+    """The preset."""
+    games: int = len(GAMES)
+    """Games."""
+    methods: tuple[str, ...] = ("all",)
+    """Methods."""
+    seeds: int = 5
+    """Seeds of every method."""
+    gpus: tuple[int, ...] = (1, 8)
+    """Numbers of GPUs; runs are independent, so that n of them take an n-th of the time."""
+    tflops: float = 156.0
+    """Peak of one GPU in 10^12 operations a second (an A100 in TF32)."""
+    utilisation: float = 0.15
+    """Share of the peak that is reached: a guess; on a CPU it is 0.42 (bench train)."""
+    dollars: float = 2.0
+    """Price of one GPU for an hour."""
+    frames_per_second: float = 25_000.0
+    """Procgen frames stepped beside one GPU (28,000 on two cores, bench data)."""
+    out: Path | None = None
+    """Also write the table as CSV to this file."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "games", "seeds", "tflops", "utilisation", "frames_per_second")
+        if not all(n > 0 for n in self.gpus):
+            raise UserError(f"--gpus must be positive, got {' '.join(map(str, self.gpus))}.")
+
+    def hours(self, flops: float, frames: float) -> float:
+        """On one GPU: computing, then stepping, as one waits for the other."""
+        seconds = flops / (self.tflops * 1e12 * self.utilisation) + frames / self.frames_per_second
+        return seconds / 3600
+
+
+def bench_cost(config: BenchCostConfig) -> dict[str, float]:
+    """Hours of every stage on one GPU."""
+    with tempfile.TemporaryDirectory(prefix="gsf-bench-") as directory:
+        home = Path(directory)
+        record_random("coinrun", 20_480).save(home / "play.gsfrec")
+        materialise(MaterialiseConfig(str(home / "play.gsfrec"), home / "dataset"))
+        stages = _stages(config, home)
+    hours = {name: config.hours(flops, frames) for name, (flops, frames) in stages.items()}
+    _show(config, stages, hours)
+    return hours
+
+
+def _stages(config: BenchCostConfig, home: Path) -> dict[str, tuple[float, float]]:
+    """stage -> (operations, frames of Procgen) of all its runs."""
+    run = RunConfig(preset=config.size)
+    methods = all_methods() if config.methods == ("all",) else list(config.methods)
+    cumulants = {c for m in methods if (c := losses.parse_method(m)[1])}
+    on_gpu = {**PUBLISHED, **preset_values("collect", config.size)}
+    collected = CollectConfig(game="coinrun", **on_gpu)
+    fitted = run.stage("fit", dataset=Path(), out=Path())
+    played = run.stage("evaluate", agent="")
+    transitions = collected.transitions
+    ppo = pass_flops(ActorCritic(collected.encoder, N_ACTIONS))
+    gvf = pass_flops(Encoder(OBS_SHAPE, fitted.encoder))
+    stages: dict[str, tuple[float, float]] = {}
+    learnt = ppo["forward"] + collected.epochs * ppo["both"]
+    stages["collect"] = (
+        config.games * (collected.frames * learnt + transitions * ppo["forward"]),
+        config.games * (collected.frames + transitions),
+    )
+    stages["materialise"] = (0.0, config.games * transitions)
+    if fitted.estimator == "td":
+        n = config.games * config.seeds * len(cumulants) * fitted.grad_steps * fitted.batch
+        stages["fit"] = (n * (gvf["both"] + gvf["forward"]), 0.0)
+    for method in methods:
+        trained = run.stage("train", dataset=home / "dataset", out=home, method=method)
+        n = config.games * config.seeds * trained.grad_steps * trained.batch
+        stages[f"train {method}"] = (n * _method_flops(trained, home), 0.0)
+    levels = played.n_seen + played.n_validation + played.n_unseen
+    episodes = config.games * config.seeds * len(methods) * levels * len(played.modes)
+    encoder = pass_flops(Encoder(OBS_SHAPE, trained.encoder))
+    stages["evaluate"] = (episodes * EPISODE * encoder["forward"], episodes * EPISODE)
+    return stages
+
+
+def count(what: Callable[[], Any]) -> float:
+    """Floating-point operations of convolutions and matrix products."""
+    counter = FlopCounterMode(display=False)
+    with counter:
+        what()
+    return float(counter.get_total_flops())
+
+
+def pass_flops(net: nn.Module) -> dict[str, float]:
+    """Operations per image of a forward pass, and of one with its backward pass."""
+    obs = torch.zeros((COUNTED, *OBS_SHAPE), dtype=torch.uint8)
+
+    def both() -> None:
+        out = net(obs)
+        out = out[0] if isinstance(out, tuple) else out
+        torch.autograd.backward(out.sum())
+
+    with torch.no_grad():
+        forward = count(lambda: net(obs))
+    return {"forward": forward / COUNTED, "both": count(both) / COUNTED}
+
+
+def _method_flops(config: AgentConfig, home: Path) -> float:
+    """Per transition of one training step.
+
+    Counted in a small batch. pse alone is not linear in it: of 1,024 transitions it encodes 256
+    images more, of these 32 as many, so its share is about a third too high.
+    """
+    step = training_step(
+        Dataset.open(home / "dataset"), config, COUNTED, labels_of(home, config.method)
+    )
+    return count(step) / COUNTED
+
+
+def _show(
+    config: BenchCostConfig, stages: dict[str, tuple[float, float]], hours: dict[str, float]
+) -> None:
+    columns = ["stage", "exaFLOP", *(f"hours on {n}" for n in config.gpus), "dollars"]
+    rows = {name: (stages[name][0], hours[name]) for name in stages}
+    rows["all"] = (sum(flops for flops, _ in stages.values()), sum(hours.values()))
+    table = Table(
+        title=f"{config.size}: {config.games} games, {config.seeds} seeds; {config.tflops:g} "
+        f"TFLOP/s at {config.utilisation:.0%}, {config.dollars:g} dollars an hour (assumed)"
+    )
+    for column in columns:
+        table.add_column(column, justify="left" if column == "stage" else "right")
+    lines = [",".join(columns)]
+    for name, (flops, one) in rows.items():
+        numbers = [flops / 1e18, *(one / n for n in config.gpus), one * config.dollars]
+        table.add_row(name, *(f"{x:,.1f}" for x in numbers))
+        lines.append(",".join([name, *(f"{x:.2f}" for x in numbers)]))
+    Console().print(table)
+    if config.out is not None:
+        write_atomic(config.out, "\n".join(lines) + "\n")

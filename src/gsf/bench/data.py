@@ -1,0 +1,173 @@
+"""Speed and memory of every stage against what the machine can do, measured in one run.
+
+Machines are noisy and differ, so what counts are ratios within a run: `gsf bench data` sets
+materialising against the slowest of stepping, hashing and writing, and sampling against memcpy.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+from rich.console import Console
+from rich.table import Table
+
+from gsf.core.errors import UserError
+from gsf.core.files import write_atomic
+from gsf.core.options import require_positive
+from gsf.data.materialise import MaterialiseConfig, materialise
+from gsf.data.recording import OBS_BYTES, Recorder, Recording, play
+from gsf.suites.procgen import make_env
+
+N_ENVS = 64
+N_LEVELS = 200
+SAMPLE_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class BenchDataConfig:
+    """Measure stepping, hashing, writing, materialising and sampling in one run."""
+
+    game: str = "coinrun"
+    """Which Procgen game to play."""
+    transitions: int = 200_000
+    """How much random play to record and materialise."""
+    workdir: Path | None = None
+    """Where to write: the disk to measure. Default: the system's temporary folder."""
+    out: Path | None = None
+    """Also write the numbers as JSON to this file."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "transitions")
+
+
+def bench_data(config: BenchDataConfig) -> dict[str, float]:
+    with tempfile.TemporaryDirectory(prefix="gsf-bench-", dir=config.workdir) as directory:
+        numbers = _measure_data(config, Path(directory))
+    show("gsf bench data", numbers, config.out)
+    return numbers
+
+
+def _measure_data(config: BenchDataConfig, directory: Path) -> dict[str, float]:
+    recording = record_random(config.game, config.transitions)
+    path, n = directory / "bench.gsfrec", len(recording)
+    recording.save(path)
+    frames_per_second = {
+        "step": n / _seconds(lambda: _step(recording)),
+        "hash": n / _seconds(lambda: _hash(n)),
+        "write": n / _seconds(lambda: _write(directory / "plain", n)),
+        "materialise": n
+        / _seconds(lambda: materialise(MaterialiseConfig(str(path), directory / "dataset"))),
+    }
+    slowest = min(frames_per_second[limit] for limit in ("step", "hash", "write"))
+    numbers = {f"{name}, frames/s": speed for name, speed in frames_per_second.items()}
+    numbers["materialise / slowest of step, hash, write"] = (
+        frames_per_second["materialise"] / slowest
+    )
+    numbers["materialise, peak resident MB"] = _peak_megabytes(path, directory / "again")
+    numbers["recording, bytes a transition"] = path.stat().st_size / n
+    for batch in (256, 1024):
+        numbers |= _measure_sampling(directory / "dataset", batch)
+    return numbers
+
+
+def record_random(game: str, transitions: int, seed: int = 0) -> Recording:
+    """Uniformly random play on the training levels."""
+    env = make_env(game, range(N_LEVELS), N_ENVS, seed, copy=False)
+    rng, recorder = np.random.default_rng(seed), Recorder(N_ENVS)
+    n_steps = -(-transitions // N_ENVS)
+    for block in play(env, lambda t, obs: rng.integers(0, 15, N_ENVS), n_steps):
+        recorder.add(block)
+    facts = {"policy": {"algorithm": "random"}, "epsilon": {"rule": "always random"}}
+    return Recording(game, "easy", (recorder.finish(env, **facts),))
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def _step(recording: Recording) -> None:
+    take = recording.takes[0]
+    env = make_env(recording.game, take.levels, take.n_envs, take.seed, copy=False)
+    for action in take.actions:
+        env.step(action)
+
+
+def _hash(n: int) -> None:
+    frame = np.zeros(OBS_BYTES, np.uint8)
+    state = xxhash.xxh3_64()
+    for _ in range(n):
+        state.update(frame.data)
+
+
+def _write(path: Path, n: int) -> None:
+    chunk = np.random.default_rng(0).bytes(64 * OBS_BYTES)
+    with open(path, "wb", buffering=0) as file:
+        for _ in range(n // 64):
+            file.write(chunk)
+        os.fsync(file.fileno())
+    path.unlink()
+
+
+def _peak_megabytes(recording: Path, out: Path) -> float:
+    """Of a process of its own: the high-water mark never falls again."""
+    argv = ["materialise", str(recording), "--out", str(out)]
+    code = f"from gsf import bench, cli; cli.main({argv}); print(bench.peak_megabytes())"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def peak_megabytes() -> float:
+    """Of this process. Not getrusage: its mark is inherited from the process that forked it."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    if found is None:
+        raise UserError("this system does not tell a process its peak memory.")
+    return int(found[1]) / 1024
+
+
+def _measure_sampling(path: Path, batch: int) -> dict[str, float]:
+    from gsf.data.dataset import Dataset
+
+    dataset, rng = Dataset.open(path), np.random.default_rng(0)
+    dataset.sample(batch, rng)
+    source = np.ones(2 * batch * OBS_BYTES, np.uint8)  # what obs and next_obs of a batch weigh
+    goal = np.zeros_like(source)
+    sample = _rate(lambda: dataset.sample(batch, rng)) * source.nbytes / 1e9
+    memcpy = _rate(lambda: np.copyto(goal, source)) * source.nbytes / 1e9
+    return {
+        f"sample {batch}, transitions/s": sample * 1e9 / (2 * OBS_BYTES),
+        f"sample {batch}, GB/s": sample,
+        f"memcpy of as much, GB/s ({batch})": memcpy,
+        f"sample {batch} / memcpy": sample / memcpy,
+    }
+
+
+def _rate(work: Callable[[], Any]) -> float:
+    """Calls a second."""
+    start, n = time.perf_counter(), 0
+    while (elapsed := time.perf_counter() - start) < SAMPLE_SECONDS:
+        work()
+        n += 1
+    return n / elapsed
+
+
+def show(title: str, numbers: dict[str, float], out: Path | None) -> None:
+    table = Table(title=title)
+    table.add_column("quantity")
+    table.add_column("value", justify="right")
+    for name, value in numbers.items():
+        table.add_row(name, f"{value:,.0f}" if value >= 100 else f"{value:.3g}")
+    Console().print(table)
+    if out is not None:
+        write_atomic(out, json.dumps(numbers, indent=1) + "\n")

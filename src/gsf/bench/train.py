@@ -1,0 +1,218 @@
+"""Speed and memory of training steps: against plain NCHW, against the machine's peak, and each
+method against CQL. Whatever is compared takes turns, so that a noisy machine is noisy for all.
+"""
+
+import multiprocessing
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from gsf.bench.data import peak_megabytes, record_random, show
+from gsf.core.logs import progress
+from gsf.core.options import require_positive
+from gsf.data.dataset import Dataset
+from gsf.data.materialise import MaterialiseConfig, materialise
+from gsf.gvf.fit import FitConfig, fit
+from gsf.gvf.label import LabelConfig, label
+from gsf.learn import losses
+from gsf.learn.learner import AgentConfig, Learner
+from gsf.nets.encoders import ConvTrunk, EncoderKind
+from gsf.nets.runtime import keep_freed_memory
+from gsf.sweep.run import all_methods
+
+SECONDS_OF_MATMUL = 1.0
+
+
+@dataclass(frozen=True)
+class BenchTrainConfig:
+    """Measure one training step: our layout against plain NCHW, every method against CQL."""
+
+    encoder: EncoderKind = "impala"
+    """Encoder of the comparison with plain NCHW."""
+    methods_encoder: EncoderKind = "impala_small"
+    """Encoder of the comparison of methods."""
+    batch: int = 256
+    """Transitions per step."""
+    rounds: int = 10
+    """Steps of each kind, taken in turns; the median counts."""
+    methods: tuple[str, ...] = ("all",)
+    """Methods to compare with CQL."""
+    memory: bool = True
+    """Also measure each method's peak memory, in a process of its own."""
+    transitions: int = 20_000
+    """Random coinrun play to train on."""
+    out: Path | None = None
+    """Also write the numbers as JSON to this file."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "batch", "rounds", "transitions")
+
+
+def bench_train(config: BenchTrainConfig) -> dict[str, float]:
+    with tempfile.TemporaryDirectory(prefix="gsf-bench-") as directory:
+        home = Path(directory)
+        record_random("coinrun", config.transitions).save(home / "play.gsfrec")
+        materialise(MaterialiseConfig(str(home / "play.gsfrec"), home / "dataset"))
+        numbers = _against_plain(config, home) | _against_cql(config, home)
+    show("gsf bench train", numbers, config.out)
+    return numbers
+
+
+def _against_plain(config: BenchTrainConfig, home: Path) -> dict[str, float]:
+    dataset = Dataset.open(home / "dataset")
+    steps = {
+        "channels_last": _step(dataset, "cql", config.encoder, config.batch),
+        "plain NCHW": _step(dataset, "cql", config.encoder, config.batch, plain=True),
+        "gsf-reward": _step(
+            dataset, "gsf-reward", config.encoder, config.batch, _labels(home, "reward")
+        ),
+    }
+    seconds = take_turns(steps, config.rounds)
+    counter = FlopCounterMode(display=False)
+    with counter:
+        steps["channels_last"]()
+    peak = _matmul_flops()
+    speed = counter.get_total_flops() / seconds["channels_last"]
+    transitions = {name: config.batch / x for name, x in seconds.items()}
+    what = f"cql step, {config.encoder}, batch {config.batch}"
+    return {
+        f"{what}, transitions/s": transitions["channels_last"],
+        "the same in plain NCHW, transitions/s": transitions["plain NCHW"],
+        "channels_last / plain NCHW": transitions["channels_last"] / transitions["plain NCHW"],
+        "gsf-reward step / cql step": seconds["gsf-reward"] / seconds["channels_last"],
+        "cql step, GFLOP/s": speed / 1e9,
+        "matrix multiply, GFLOP/s": peak / 1e9,
+        "cql step / matrix multiply": speed / peak,
+    }
+
+
+def _against_cql(config: BenchTrainConfig, home: Path) -> dict[str, float]:
+    asked = all_methods() if config.methods == ("all",) else list(config.methods)
+    methods = list(dict.fromkeys(["cql", *asked]))
+    labels = {method: labels_of(home, method) for method in methods}
+    dataset = Dataset.open(home / "dataset")
+    steps = {
+        method: _step(dataset, method, config.methods_encoder, config.batch, labels=labels[method])
+        for method in methods
+    }
+    seconds = take_turns(steps, config.rounds)
+    numbers = {f"cql, {config.methods_encoder}, ms a step": 1e3 * seconds["cql"]}
+    numbers |= {f"{method}, time / cql": seconds[method] / seconds["cql"] for method in methods}
+    if config.memory:
+        peaks = {m: _peak_megabytes(home, m, config, labels[m]) for m in methods}
+        numbers["cql, peak resident MB"] = peaks["cql"]
+        numbers |= {f"{method}, memory / cql": peaks[method] / peaks["cql"] for method in methods}
+    return numbers
+
+
+def take_turns(steps: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Median seconds of each, one call of every kind per round after one to warm up."""
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    with progress("bench train", rounds + 1, "rounds") as advance:
+        for turn in range(rounds + 1):
+            for name, step in steps.items():
+                start = time.perf_counter()
+                step()
+                seconds[name].append(time.perf_counter() - start)
+            advance(turn + 1)
+    return {name: statistics.median(taken[1:]) for name, taken in seconds.items()}
+
+
+class PlainTrunk(ConvTrunk):
+    """What most code does: images copied to NCHW, weights in torch's default layout."""
+
+    def __init__(self, obs_shape: tuple[int, ...], kind: EncoderKind) -> None:
+        super().__init__(obs_shape, kind)
+        self.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+
+    def _image(self, obs: Tensor) -> Tensor:
+        return super()._image(obs).contiguous()
+
+
+def _step(
+    dataset: Dataset,
+    method: str,
+    encoder: EncoderKind,
+    batch: int,
+    labels: Path | None = None,
+    plain: bool = False,
+) -> Callable[[], Any]:
+    config = AgentConfig(method=method, encoder=encoder)
+    return training_step(dataset, config, batch, labels, plain)
+
+
+def training_step(
+    dataset: Dataset,
+    config: AgentConfig,
+    batch: int,
+    labels: Path | None = None,
+    plain: bool = False,
+) -> Callable[[], Any]:
+    """One call is one training step: draw a batch, crop, encode, update."""
+    keep_freed_memory()
+    rng = np.random.default_rng(0)
+    learner = Learner(config, dataset, rng, labels)
+    if plain:
+        for network in (learner.encoder, learner.target_encoder):
+            network.trunk = PlainTrunk(dataset.obs_shape, config.encoder)
+        learner.target_encoder.requires_grad_(False)
+        learner.optimizers["rl"] = torch.optim.Adam(
+            [*learner.encoder.parameters(), *learner.head.parameters()], learner.config.lr
+        )
+    return lambda: learner.update(dataset.sample(batch, rng, learner.n_levels), rng)
+
+
+def labels_of(home: Path, method: str) -> Path | None:
+    _, cumulant = losses.parse_method(method)
+    return _labels(home, cumulant) if cumulant else None
+
+
+def _labels(home: Path, cumulant: str) -> Path:
+    gvf, out = home / f"gvf-{cumulant}", home / f"labels-{cumulant}"
+    if not out.exists():
+        fit(
+            FitConfig(
+                home / "dataset", gvf, cumulant=cumulant, diagnose=False, allow_small_levels=True
+            )
+        )
+        label(LabelConfig(gvf, out, allow_small_levels=True))
+    return out
+
+
+def _matmul_flops() -> float:
+    """FLOP/s of a large matrix product: what this machine can do at best."""
+    a = torch.randn(2048, 2048)
+    a @ a
+    start, n = time.perf_counter(), 0
+    while (elapsed := time.perf_counter() - start) < SECONDS_OF_MATMUL:
+        a @ a
+        n += 1
+    return float(n * 2 * 2048**3 / elapsed)
+
+
+def _peak_megabytes(
+    home: Path, method: str, config: BenchTrainConfig, labels: Path | None
+) -> float:
+    """After three steps in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    arguments = (home / "dataset", method, config.methods_encoder, config.batch, labels)
+    with context.Pool(1) as pool:
+        return float(pool.apply(_three_steps, arguments))
+
+
+def _three_steps(
+    dataset: Path, method: str, encoder: EncoderKind, batch: int, labels: Path | None
+) -> float:
+    step = _step(Dataset.open(dataset), method, encoder, batch, labels)
+    for _ in range(3):
+        step()
+    return peak_megabytes()

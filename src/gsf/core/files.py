@@ -1,0 +1,123 @@
+"""What every stage's directory shares: atomic writes, manifests, checkpoints, metrics, progress.
+
+A stage writes its results aside and renames them into place, so a directory that carries a
+manifest is complete. `UserError` is the one kind of error a user is meant to see: one sentence.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from gsf.core.errors import UserError
+
+
+def write_atomic(path: Path, data: str | bytes) -> None:
+    """Readers see the old file or the whole new one, even after kill -9 or power loss."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with open(aside, "wb") as file:
+            file.write(data.encode() if isinstance(data, str) else data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+    _sync_directory(path.parent)
+
+
+@contextlib.contextmanager
+def atomic_directory(path: Path) -> Iterator[Path]:
+    """Yields a directory beside `path` to fill; it becomes `path` only if the block succeeds."""
+    if path.exists():
+        raise UserError(f"{path} exists already; remove it or choose another --out.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(path)
+    aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    aside.mkdir()
+    try:
+        yield aside
+        for file in aside.rglob("*"):
+            if file.is_file():
+                _sync_file(file)
+        _sync_directory(aside)
+        os.rename(aside, path)
+        _sync_directory(path.parent)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Partial directories of processes that no longer run (kill -9 leaves them behind)."""
+    for aside in path.parent.glob(f".{path.name}.*.partial"):
+        pid = aside.name.split(".")[-2]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+_sync_directory = _sync_file  # a directory's entries are synced the same way
+
+
+@contextlib.contextmanager
+def locked(directory: Path, name: str = ".lock") -> Iterator[None]:
+    """One writer per run directory; the lock goes with the process, however it ends."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with open(directory / name, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(f"another gsf process is writing {directory}; wait for it.") from None
+        yield
+
+
+def digest(*parts: bytes | str) -> str:
+    """Identity of content, 16 hex digits; guards against mix-ups and damage, not against malice."""
+    state = xxhash.xxh3_64()
+    for part in parts:
+        state.update(part.encode() if isinstance(part, str) else part)
+    return state.hexdigest()
+
+
+def digest_file(path: Path) -> str:
+    state = xxhash.xxh3_64()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 22):
+            state.update(block)
+    return state.hexdigest()
+
+
+def save_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
+    """Tensors, numbers, strings, lists and dicts only, so that loading never unpickles objects."""
+    import io
+
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save(dict(state), buffer)
+    write_atomic(path, buffer.getvalue())
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    import torch
+
+    if not path.is_file():
+        raise UserError(f"no checkpoint at {path}.")
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises a different type for each way a file can be broken
+        raise UserError(f"{path} is not a readable checkpoint ({type(error).__name__}).") from None
+    return state

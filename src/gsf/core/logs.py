@@ -1,0 +1,98 @@
+"""What a user sees while a stage works, and what stays of it: console, progress bars, metrics."""
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from gsf.core.files import write_atomic
+
+console = Console(stderr=True)
+
+
+class Metrics:
+    """Appends rows to metrics.jsonl and TensorBoard; on resume drops rows after the checkpoint."""
+
+    def __init__(self, directory: Path, resume_step: int = 0, tensorboard: bool = True) -> None:
+        self._path = directory / "metrics.jsonl"
+        kept = [row for row in read_metrics(self._path) if row["step"] <= resume_step]
+        write_atomic(self._path, "".join(json.dumps(row) + "\n" for row in kept))
+        self._file = open(self._path, "a")  # noqa: SIM115 (closed by close)
+        self._board = None
+        if tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._board = SummaryWriter(str(directory / "tensorboard"), purge_step=resume_step + 1)
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        self._file.write(json.dumps({"step": step, **values}) + "\n")
+        self._file.flush()
+        if self._board is not None:
+            for name, value in values.items():
+                self._board.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        self._file.close()
+        if self._board is not None:
+            self._board.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Rows of a metrics.jsonl; a last line cut short by a kill is left out."""
+    if not path.is_file():
+        return []
+    rows = []
+    for line in path.read_text().splitlines():
+        with contextlib.suppress(ValueError):
+            rows.append(json.loads(line))
+    return rows
+
+
+Advance = Callable[..., None]
+
+
+@contextlib.contextmanager
+def progress(what: str, total: int, unit: str = "steps") -> Iterator[Advance]:
+    """Yields `advance(done, **facts)`: a bar with rate and time left, or lines in a log file."""
+    started, first, last_line = time.monotonic(), None, time.monotonic()
+
+    def describe(done: int, facts: Mapping[str, Any]) -> str:
+        nonlocal first
+        first = done if first is None else first
+        rate = (done - first) / max(time.monotonic() - started, 1e-9)
+        shown = [f"{k}={v:.3g}" if isinstance(v, float) else f"{k}={v}" for k, v in facts.items()]
+        return " ".join([f"{rate:,.0f} {unit}/s", *shown])
+
+    if not console.is_terminal:
+
+        def advance_log(done: int, **facts: Any) -> None:
+            nonlocal last_line
+            line = describe(done, facts)
+            if time.monotonic() - last_line > 10 and done > (first or 0):
+                last_line = time.monotonic()
+                left = (last_line - started) / (done - (first or 0)) * (total - done)
+                line = f"{what}: {done:,}/{total:,} {line}, {left:.0f} s left"
+                console.print(line, soft_wrap=True, highlight=False)
+
+        yield advance_log
+        return
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[facts]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task(what, total=total, facts="")
+
+        def advance_bar(done: int, **facts: Any) -> None:
+            bar.update(task, completed=done, facts=describe(done, facts))
+
+        yield advance_bar

@@ -1,0 +1,84 @@
+"""Presets: what each size (smoke, laptop, study, paper) sets of every verb's options."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from gsf.core.errors import UserError
+from gsf.suites.procgen import GAMES
+
+Preset = Literal["smoke", "laptop", "study", "paper"]
+
+
+# preset -> verb -> option -> value. Whatever is not named keeps the default beside its use.
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "smoke": {
+        "run": {"preset": "smoke", "out": Path("results/smoke"), "games": ("coinrun",)},
+        "collect": {
+            "frames": 20_480,
+            "transitions": 20_480,
+            "n_envs": 16,
+            "n_steps": 64,
+            "minibatches": 8,
+        },
+        "materialise": {"transitions": 20_000},
+        "fit": {"estimator": "mc", "diagnose": False, "allow_small_levels": True},
+        "label": {"allow_small_levels": True},
+        "train": {"encoder": "impala_small", "grad_steps": 20, "batch": 32, "checkpoint_every": 10},
+        "evaluate": {"n_seen": 8, "n_validation": 4, "n_unseen": 8},
+    },
+    "laptop": {
+        "run": {"preset": "laptop", "out": Path("results/laptop"), "games": ("coinrun",)},
+        "collect": {"frames": 2_000_000, "transitions": 500_000},
+        "materialise": {"transitions": 100_000},
+        "fit": {"estimator": "mc", "allow_small_levels": True},
+        "label": {"allow_small_levels": True},
+        "train": {"encoder": "impala_small", "grad_steps": 700, "checkpoint_every": 100},
+        "evaluate": {"n_seen": 64, "n_validation": 0, "n_unseen": 64},
+    },
+    "study": {
+        "run": {"preset": "study", "out": Path("results/study"), "seeds": 3},
+        "collect": {"frames": 2_000_000, "transitions": 500_000},
+        "fit": {  # Deviation: in few steps a value must travel far (docs/results.md)
+            "estimator": "td",
+            "grad_steps": 5_000,
+            "encoder": "impala_small",
+            "lr": 1e-3,
+            "target_rate": 0.05,
+        },
+        "train": {"encoder": "impala_small", "grad_steps": 5_000, "keep": 10},
+    },
+    "paper": {
+        "run": {
+            "preset": "paper",
+            "out": Path("results/paper"),
+            "games": tuple(GAMES),
+            "seeds": 5,
+            "methods": ("all",),
+        },
+        "materialise": {"transitions": 5_000_000},
+        "collect": {
+            "frames": 25_000_000,
+            "transitions": 5_000_000,
+            "encoder": "impala",
+            "n_steps": 256,
+            "minibatches": 8,
+            "epochs": 3,
+        },
+        "fit": {"estimator": "td", "grad_steps": 100_000, "encoder": "impala", "q": True},
+        "train": {
+            "encoder": "impala",
+            "grad_steps": 1_000_000,
+            "batch": 1024,
+            "update": "alternating",
+            "checkpoint_every": 5_000,
+            "keep": 10,
+        },
+    },
+}
+
+
+def preset_values(verb: str, preset: str | None) -> dict[str, Any]:
+    """What a preset sets of a verb's options."""
+    if preset is not None and preset not in PRESETS:
+        raise UserError(f"unknown preset {preset!r}; choose one of {', '.join(PRESETS)}.")
+    return PRESETS[preset].get(verb, {}) if preset else {}

@@ -1,0 +1,218 @@
+"""Transitions on disk, opened: batches, windows and episodes, however much larger than memory.
+
+gsf/layout.py says what the files are. A batch never crosses an episode, and a transition whose
+next observation was never shown has has_next False and its own observation in next_obs.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from gsf.core.errors import UserError
+from gsf.core.files import digest_file
+from gsf.core.logs import progress
+from gsf.data.format import COLUMNS, Array, check_columns, episode_starts, map_array, read_facts
+from gsf.data.format import DatasetWriter as DatasetWriter
+
+if TYPE_CHECKING:  # torch is imported where a batch is made, so that verifying needs none
+    import torch
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """n transitions as torch tensors; windows have the same fields as [n, length, ...]."""
+
+    obs: torch.Tensor  # uint8 [n,H,W,C]
+    action: torch.Tensor  # int64 [n], as level and index
+    reward: torch.Tensor  # float32 [n], raw
+    next_obs: torch.Tensor  # uint8 [n,H,W,C]; obs again where has_next is False
+    terminated: torch.Tensor  # bool [n], as truncated and has_next
+    truncated: torch.Tensor
+    has_next: torch.Tensor
+    level: torch.Tensor  # 0..n_levels-1
+    index: torch.Tensor  # rows of the dataset
+
+    def to(self, device: torch.device | str) -> Batch:
+        return Batch(**{f.name: getattr(self, f.name).to(device) for f in fields(self)})
+
+
+class Dataset:
+    """An opened dataset: its columns are read-only numpy arrays on disk, in row order."""
+
+    def __init__(
+        self,
+        path: Path,
+        manifest: Mapping[str, Any],
+        columns: Mapping[str, Array],
+        obs: Array,
+        prefetch: mmap.mmap | None,
+    ) -> None:
+        self.path, self.manifest, self.obs = path, manifest, obs
+        self.name: str = manifest["name"]
+        self.digest: str = manifest["digest"]
+        self.levels: list[Any] = list(manifest["levels"])
+        self.n_levels = len(self.levels)
+        self.n_actions: int = manifest["n_actions"]
+        self.obs_shape: tuple[int, ...] = tuple(manifest["obs_shape"])
+        self.action, self.reward, self.level = (columns[k] for k in ("action", "reward", "level"))
+        self.episode, self.t, self.frame = (columns[k] for k in ("episode", "t", "frame"))
+        self.terminated, self.truncated = columns["terminated"], columns["truncated"]
+        self.has_next = columns["has_next"]
+        self._prefetch_map = prefetch
+        self._starts = episode_starts(self.episode)
+        self._stops = np.append(self._starts[1:], len(self))
+
+    @classmethod
+    def open(cls, path: Path | str, larger_than_memory: bool | None = None) -> Dataset:
+        """Checks the columns, not the hashes: that is `verify_dataset`.
+
+        `larger_than_memory` says how pages are read; by default the sizes decide.
+        """
+        path = Path(path)
+        manifest = read_facts(path)
+        n, n_frames = manifest["n"], manifest["n_frames"]
+        columns = {k: map_array(path / f"{k}.npy", dtype, (n,))[0] for k, dtype in COLUMNS.items()}
+        shape = (n_frames, *manifest["obs_shape"])
+        obs, pages = map_array(path / "obs.npy", "uint8", shape)
+        check_columns(path, columns, n_frames, manifest["n_actions"], len(manifest["levels"]))
+        if larger_than_memory is None:
+            memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+            larger_than_memory = obs.nbytes > memory / 2
+        if larger_than_memory:  # reading ahead would throw out pages that a later batch needs
+            pages.madvise(mmap.MADV_RANDOM)
+        return cls(path, manifest, columns, obs, pages if larger_than_memory else None)
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    def sample(self, n: int, rng: np.random.Generator, n_levels: int | None = None) -> Batch:
+        """Transitions drawn uniformly with replacement; with n_levels, from that many levels."""
+        if n_levels is None:
+            return self.gather(rng.integers(len(self), size=n))
+        if n_levels < 1:
+            raise UserError(f"a batch needs at least one level, got n_levels={n_levels}.")
+        rows, first = self._rows_by_level
+        present = np.flatnonzero(np.diff(first))
+        chosen = rng.choice(present, size=min(n_levels, len(present)), replace=False)
+        counts = first[chosen + 1] - first[chosen]
+        which, offset = _draw(counts, n, rng)
+        return self.gather(rows[first[chosen[which]] + offset])
+
+    def gather(self, index: npt.ArrayLike) -> Batch:
+        """The given rows."""
+        import torch
+
+        index = np.array(index, dtype=np.int64)
+        frame, has_next = self.frame[index], self.has_next[index]
+        if self._prefetch_map is not None:
+            self._prefetch(frame, 2)
+        return Batch(
+            obs=torch.from_numpy(np.take(self.obs, frame, axis=0)),
+            action=torch.from_numpy(self.action[index].astype(np.int64)),
+            reward=torch.from_numpy(self.reward[index]),
+            next_obs=torch.from_numpy(np.take(self.obs, frame + has_next, axis=0)),
+            terminated=torch.from_numpy(self.terminated[index]),
+            truncated=torch.from_numpy(self.truncated[index]),
+            has_next=torch.from_numpy(has_next),
+            level=torch.from_numpy(self.level[index].astype(np.int64)),
+            index=torch.from_numpy(index),
+        )
+
+    def observations(self, index: npt.ArrayLike) -> torch.Tensor:
+        """Observations alone, uint8 [n,H,W,C], of the given rows."""
+        import torch
+
+        frame = self.frame[np.asarray(index, dtype=np.int64)]
+        if self._prefetch_map is not None:
+            self._prefetch(frame, 1)
+        return torch.from_numpy(np.take(self.obs, frame, axis=0))
+
+    def windows(self, n: int, length: int, rng: np.random.Generator) -> Batch:
+        """n runs of `length` consecutive rows inside one episode, uniform over possible starts."""
+        counts = np.maximum(self._stops - self._starts - length + 1, 0)
+        if length < 1 or not counts.any():
+            raise UserError(f"no episode of {self.path} has {length} steps; ask for less.")
+        which, offset = _draw(counts, n, rng)
+        return self.gather((self._starts[which] + offset)[:, None] + np.arange(length))
+
+    def episodes(self, level: int | None = None) -> list[tuple[int, int]]:
+        """(start, stop) rows of every episode, or of those of one level (0..n_levels-1)."""
+        keep = slice(None) if level is None else self.level[self._starts] == level
+        return list(zip(self._starts[keep].tolist(), self._stops[keep].tolist(), strict=True))
+
+    @cached_property
+    def rows_left(self) -> npt.NDArray[np.int64]:
+        """Rows from each one to the last of its episode, both included."""
+        stop = np.repeat(self._stops, self._stops - self._starts)
+        stop -= np.arange(len(self))
+        return stop
+
+    @cached_property
+    def _rows_by_level(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Rows sorted by level, and where each level starts among them [n_levels + 1]."""
+        counts = np.bincount(self.level, minlength=self.n_levels)
+        return np.argsort(self.level, kind="stable"), np.concatenate([[0], np.cumsum(counts)])
+
+    def _prefetch(self, frame: npt.NDArray[np.int64], n_frames: int) -> None:
+        """Asks for all pages of a batch at once: page faults would read them one by one."""
+        assert self._prefetch_map is not None
+        size = int(np.prod(self.obs_shape))
+        header = len(self._prefetch_map) - self.obs.nbytes
+        for first in (header + frame.ravel() * size).tolist():
+            into_page = first % mmap.PAGESIZE
+            length = into_page + n_frames * size  # madvise itself stops at the end of the file
+            self._prefetch_map.madvise(mmap.MADV_WILLNEED, first - into_page, length)
+
+
+def _draw(
+    counts: npt.NDArray[np.int64], n: int, rng: np.random.Generator
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """n uniform draws from groups of `counts` members: the group and the place in it."""
+    ends = np.cumsum(counts)
+    draw = rng.integers(ends[-1], size=n)
+    which = np.searchsorted(ends, draw, side="right")
+    return which, draw - (ends - counts)[which]
+
+
+def verify_dataset(path: Path) -> dict[str, Any]:
+    """Rehashes every column and region of frames; damage is an error that names what it hit."""
+    path = Path(path)
+    manifest = read_facts(path)
+    damaged = []
+    for column, dtype in COLUMNS.items():
+        file = path / f"{column}.npy"
+        map_array(file, dtype, (manifest["n"],))
+        if digest_file(file) != manifest["columns"].get(column, {}).get("digest"):
+            damaged.append(file.name)
+    obs, _ = map_array(path / "obs.npy", "uint8", (manifest["n_frames"], *manifest["obs_shape"]))
+    with progress(f"verify {path.name}", len(obs), "frames") as advance:
+        for region, (start, stop, expected) in enumerate(manifest["regions"]):
+            if _digest_frames(path / "obs.npy", obs, start, stop) != expected:
+                damaged.append(f"obs.npy region {region} (frames {start} to {stop - 1})")
+            advance(stop)
+    if damaged:
+        raise UserError(f"{path} is damaged: {', '.join(damaged)}; make the dataset again.")
+    Dataset.open(path)
+    return manifest
+
+
+def _digest_frames(path: Path, obs: Array, start: int, stop: int) -> str:
+    """By reading, not through the map, so that memory stays small and the disk reads ahead."""
+    size, state = obs[0].nbytes, xxhash.xxh3_64()
+    with open(path, "rb") as file:
+        file.seek(path.stat().st_size - obs.nbytes + start * size)
+        left = (stop - start) * size
+        while block := file.read(min(left, 1 << 22)):
+            state.update(block)
+            left -= len(block)
+    return state.hexdigest()

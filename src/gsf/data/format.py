@@ -1,0 +1,316 @@
+"""A dataset's files: what is where, how they are written whole, what must hold when they are read.
+
+A directory: manifest.json, obs.npy uint8 [n_frames,H,W,C] with every frame once, and one
+<column>.npy [n] each. Row i's observation is obs[frame[i]]; its next one is obs[frame[i] + 1] iff
+has_next[i]. Rows of an episode are contiguous and in time order. No torch in here: replaying a
+recording into a dataset has to stay small.
+"""
+
+import contextlib
+import errno
+import io
+import mmap
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from gsf.core.errors import UserError
+from gsf.core.files import atomic_directory, digest_file
+from gsf.core.stage import read_manifest, write_manifest
+
+KIND, FORMAT = "dataset", 1
+COLUMNS = {
+    "action": "int32",
+    "reward": "float32",  # raw
+    "level": "int32",  # position in the manifest's list of levels
+    "episode": "int32",  # unique over the whole dataset
+    "t": "int32",
+    "terminated": "bool",
+    "truncated": "bool",
+    "has_next": "bool",
+    "frame": "int64",  # row of obs.npy
+}
+Array = npt.NDArray[Any]
+Rows = Mapping[str, npt.ArrayLike]
+_HEADER_BYTES = 128  # of a .npy file with one axis of any length
+_SYNC_BYTES = 1 << 27
+
+
+class DatasetWriter:
+    """Builds a dataset aside; it appears at `path` whole after `finish`, or not at all.
+
+    Frames come in regions written side by side (an env slot, an episode): region r holds
+    region_frames[r] frames and starts where region r - 1 ends (`first_frame[r]`).
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        name: str,
+        obs_shape: Sequence[int],
+        n_actions: int,
+        levels: Sequence[Any],
+        region_frames: Sequence[int],
+    ) -> None:
+        self.path = Path(path)
+        self.obs_shape = tuple(int(size) for size in obs_shape)
+        self.first_frame = np.concatenate([[0], np.cumsum(region_frames, dtype=np.int64)])
+        self.n_frames = int(self.first_frame[-1])
+        self._facts: dict[str, Any] = {
+            "name": name,
+            "obs_shape": list(self.obs_shape),
+            "n_actions": int(n_actions),
+            "levels": [x.item() if isinstance(x, np.generic) else x for x in levels],
+        }
+        self._n_actions, self._n_levels = int(n_actions), len(self._facts["levels"])
+        self._frame_bytes = int(np.prod(self.obs_shape))
+        self._next = self.first_frame[:-1].copy()  # where each region goes on
+        self._hashes = [xxhash.xxh3_64() for _ in region_frames]
+        self._finished, self._unsynced = False, 0
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(full_disk_is_named(self.path))
+            self._directory = stack.enter_context(atomic_directory(self.path))
+            needed = self.n_frames * self._frame_bytes
+            free = shutil.disk_usage(self._directory).free
+            if needed > free:
+                raise UserError(
+                    f"{self.path} needs {needed / 1e9:.2f} GB but its disk has {free / 1e9:.2f} GB "
+                    "free; make room, choose another --out or take fewer transitions."
+                )
+            file = stack.enter_context(open(self._directory / "obs.npy", "wb", buffering=0))
+            shape = (self.n_frames, *self.obs_shape)
+            np.lib.format.write_array_header_1_0(  # type: ignore[no-untyped-call]
+                file, {"descr": "|u1", "fortran_order": False, "shape": shape}
+            )
+            self._header, self._descriptor = file.tell(), file.fileno()
+            os.ftruncate(self._descriptor, self._header + needed)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None and not self._finished:
+            with self._stack:
+                raise RuntimeError("finish() was not called")
+        self._stack.__exit__(kind, error, trace)
+
+    def append(self, region: int, frames: Array) -> None:
+        """The next frames [k,H,W,C] of a region."""
+        if frames.dtype != np.uint8 or frames.shape[1:] != self.obs_shape:
+            raise ValueError(
+                f"{frames.dtype} {frames.shape[1:]} frames, not uint8 {self.obs_shape}"
+            )
+        if self._next[region] + len(frames) > self.first_frame[region + 1]:
+            raise ValueError(f"more frames than declared for region {region}")
+        data = np.ascontiguousarray(frames).reshape(-1).data
+        self._hashes[region].update(data)
+        offset = self._header + int(self._next[region]) * self._frame_bytes
+        self._next[region] += len(frames)
+        while data:  # the kernel may write less than asked, at most 2 GB
+            written = os.pwrite(self._descriptor, data, offset)
+            data, offset = data[written:], offset + written
+            self._unsynced += written
+        if self._unsynced > _SYNC_BYTES:  # else the disk idles now and finish() waits for it all
+            os.fdatasync(self._descriptor)
+            self._unsynced = 0
+
+    def finish(
+        self,
+        columns: Rows | Iterable[Rows],
+        *,
+        config: Mapping[str, Any],
+        inputs: Mapping[str, str],
+        **facts: Any,
+    ) -> dict[str, Any]:
+        """Writes the columns, whole or in pieces of whole episodes, and returns the manifest."""
+        if not np.array_equal(self._next, self.first_frame[1:]):
+            raise ValueError("fewer frames than declared")
+        totals = self._write_columns([columns] if isinstance(columns, Mapping) else columns)
+        described = {
+            column: {"dtype": dtype, "digest": digest_file(self._directory / f"{column}.npy")}
+            for column, dtype in COLUMNS.items()
+        }
+        bounds = zip(self.first_frame[:-1], self.first_frame[1:], self._hashes, strict=True)
+        manifest = write_manifest(
+            self._directory,
+            KIND,
+            FORMAT,
+            config=config,
+            inputs=inputs,
+            **self._facts,
+            n_frames=self.n_frames,
+            regions=[[int(start), int(stop), state.hexdigest()] for start, stop, state in bounds],
+            columns=described,
+            **{**totals, **facts},
+        )
+        self._finished = True
+        return manifest
+
+    def _write_columns(self, pieces: Iterable[Rows]) -> dict[str, Any]:
+        """Piece after piece, so that memory does not grow; the headers come last, with n."""
+        n, episodes, returns = 0, 0, list[float]()
+        with contextlib.ExitStack() as stack:
+            files = {
+                column: stack.enter_context(open(self._directory / f"{column}.npy", "wb"))
+                for column in COLUMNS
+            }
+            for file in files.values():
+                file.seek(_HEADER_BYTES)
+            for piece in pieces:
+                arrays = _typed(piece)
+                check_columns(self.path, arrays, self.n_frames, self._n_actions, self._n_levels, n)
+                for column, array in arrays.items():
+                    files[column].write(np.ascontiguousarray(array).data)
+                n += len(arrays["action"])
+                starts = episode_starts(arrays["episode"])
+                episodes += len(starts)
+                returns += _whole_returns(arrays, starts)
+            for column, file in files.items():
+                file.seek(0)
+                file.write(_npy_header(COLUMNS[column], n))
+        mean_return = float(np.mean(returns)) if returns else None
+        return {"n": n, "episodes": episodes, "mean_return": mean_return}
+
+
+def _typed(piece: Rows) -> dict[str, Array]:
+    if set(piece) != set(COLUMNS):
+        raise ValueError(f"columns are {sorted(piece)}, not {sorted(COLUMNS)}")
+    arrays = {k: np.asarray(piece[k]).astype(dtype, copy=False) for k, dtype in COLUMNS.items()}
+    n = len(arrays["action"])
+    for column, array in arrays.items():
+        if array.shape != (n,):
+            raise ValueError(f"column {column} has shape {array.shape}, not ({n},)")
+    return arrays
+
+
+def _npy_header(dtype: str, n: int) -> bytes:
+    header, descr = io.BytesIO(), np.dtype(dtype).str
+    np.lib.format.write_array_header_1_0(  # type: ignore[no-untyped-call]
+        header, {"descr": descr, "fortran_order": False, "shape": (n,)}
+    )
+    assert header.tell() == _HEADER_BYTES
+    return header.getvalue()
+
+
+@contextlib.contextmanager
+def full_disk_is_named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise UserError(
+            f"the disk is full while writing {path}; make room, choose another --out or take "
+            "fewer transitions."
+        ) from None
+
+
+def _whole_returns(columns: Mapping[str, Array], starts: npt.NDArray[np.int64]) -> list[float]:
+    """Returns of the episodes seen from their start to their end."""
+    returns = np.add.reduceat(columns["reward"], starts, dtype=np.float64)
+    ends = np.append(starts[1:], len(columns["episode"])) - 1
+    whole = (columns["t"][starts] == 0) & (columns["terminated"] | columns["truncated"])[ends]
+    found: list[float] = returns[whole].tolist()
+    return found
+
+
+def episode_starts(episode: Array) -> npt.NDArray[np.int64]:
+    return np.concatenate([[0], np.flatnonzero(np.diff(episode)) + 1])
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    manifest = read_manifest(path, KIND, FORMAT)
+    needed = ("name", "obs_shape", "n_actions", "levels", "n", "n_frames", "regions", "columns")
+    missing = [key for key in (*needed, "digest") if key not in manifest]
+    if missing:
+        raise UserError(f"{path}/manifest.json lacks {missing[0]!r}; make the dataset again.")
+    return manifest
+
+
+def map_array(path: Path, dtype: str, shape: tuple[int, ...]) -> tuple[Array, mmap.mmap]:
+    """A read-only view of a .npy file. Not np.memmap: its pages could not be advised about."""
+    if not path.is_file():
+        raise UserError(f"{path.parent} lacks {path.name}; make the dataset again.")
+    with open(path, "rb") as file:
+        try:
+            np.lib.format.read_magic(file)  # type: ignore[no-untyped-call]
+            header = np.lib.format.read_array_header_1_0(file)  # type: ignore[no-untyped-call]
+        except ValueError:
+            raise UserError(f"{path} is not a .npy array; make the dataset again.") from None
+        if header != (shape, False, np.dtype(dtype)):
+            raise UserError(
+                f"{path} holds {header[2]} {header[0]}, not {dtype} {shape} as the manifest says; "
+                "make the dataset again."
+            )
+        offset, count = file.tell(), int(np.prod(shape))
+        expected = offset + count * np.dtype(dtype).itemsize
+        found = os.fstat(file.fileno()).st_size
+        if found != expected:
+            raise UserError(
+                f"{path} has {found} bytes, not {expected}: it was cut short or grew; "
+                "make the dataset again."
+            )
+        pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return np.frombuffer(pages, dtype, count, offset).reshape(shape), pages
+
+
+def check_columns(
+    path: Path,
+    columns: Mapping[str, Array],
+    n_frames: int,
+    n_actions: int,
+    n_levels: int,
+    first_row: int = 0,
+) -> None:
+    """What sampling relies on; a failure names the first row it is wrong in."""
+    n = len(columns["frame"])
+    if n == 0:
+        raise UserError(f"{path} holds no transitions.")
+    for start in range(0, n, _CHECKED_AT_ONCE):
+        part = {k: column[start : start + _CHECKED_AT_ONCE + 1] for k, column in columns.items()}
+        for fault, rows in _faults(part, n_frames, n_actions, n_levels):
+            if rows.any():
+                row = first_row + start + int(rows.argmax())
+                raise UserError(f"{path} has {fault}, at row {row}; make it again.")
+    episodes = columns["episode"][episode_starts(columns["episode"])]
+    if len(np.unique(episodes)) != len(episodes):
+        raise UserError(f"{path} has an episode in two pieces; make it again.")
+
+
+_CHECKED_AT_ONCE = 1 << 18
+
+
+def _faults(
+    columns: Mapping[str, Array], n_frames: int, n_actions: int, n_levels: int
+) -> Iterator[tuple[str, Array]]:
+    action, level, frame = columns["action"], columns["level"], columns["frame"]
+    has_next, ended = columns["has_next"], columns["terminated"] | columns["truncated"]
+    for flag in ("terminated", "truncated", "has_next"):
+        yield f"a {flag} that is neither 0 nor 1", columns[flag].view(np.uint8) > 1
+    yield f"an action outside 0..{n_actions - 1}", (action < 0) | (action >= n_actions)
+    yield f"a level id outside 0..{n_levels - 1}", (level < 0) | (level >= n_levels)
+    yield "a reward that is not finite", ~np.isfinite(columns["reward"])
+    yield f"a frame outside 0..{n_frames - 1}", (frame < 0) | (frame >= n_frames)
+    yield "a next observation past the last frame", frame + has_next >= n_frames
+    same = np.diff(columns["episode"]) == 0  # row i and row i + 1 are of one episode
+    adjacent = np.diff(frame) == 1
+    yield "frames that do not count up", np.diff(frame) < 1
+    yield "an episode that goes on after its end", same & ended[:-1]
+    yield "an episode that misses a frame", same & ~(adjacent & has_next[:-1])
+    yield "time that does not count up inside an episode", same & (np.diff(columns["t"]) != 1)
+    yield "an episode of two levels", same & (np.diff(level) != 0)
+    yield "another episode's frame as a next observation", ~same & adjacent & has_next[:-1]

@@ -1,0 +1,342 @@
+"""A user's own episodes (gsf/npz_io.py, gsf/minari_io.py) into datasets that train like Procgen's.
+
+Besides images, discrete actions and rewards GSF needs one thing: which context (site, device,
+level) an episode belongs to. Contexts become levels; whole contexts can be held out for
+validation. An import looks at everything small first, then streams the frames.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from tyro.conf import Positional
+
+from gsf.core.errors import UserError
+from gsf.core.files import digest, digest_file
+from gsf.core.logs import progress
+from gsf.core.options import require_positive, to_json
+from gsf.data.format import COLUMNS, Array, DatasetWriter, read_facts
+
+_REGION_FRAMES = 4096  # frames hashed together, in whole episodes
+
+
+@dataclass(frozen=True)
+class ImportConfig:
+    """Import a Minari dataset or a folder of npz episodes."""
+
+    source: Positional[str]
+    """A folder of .npz episodes, the directory of a Minari dataset, or the id of a local one."""
+
+    out: Path
+    """Directory of the new dataset; held-out contexts go to OUT-validation."""
+
+    format: Literal["auto", "minari", "npz"] = "auto"
+    """What the source is; auto looks."""
+
+    context: str = "level"
+    """Key of an episode's context: in its metadata or infos (Minari; "seed" for the episode's
+    seed), an array in its file or else its sub-folder's name (npz)."""
+
+    image: str | None = None
+    """Key of the images where Minari observations are a dictionary."""
+
+    n_actions: int | None = None
+    """Number of actions; by default the action space's (Minari) or the largest seen + 1 (npz)."""
+
+    validation: float = 0.0
+    """Share of the contexts to hold out for validation."""
+
+    hold_out: tuple[str, ...] = ()
+    """Contexts to hold out for validation, by name."""
+
+    seed: int = 0
+    """Which contexts a share holds out."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "n_actions")
+
+
+@dataclass(frozen=True)
+class ExportConfig:
+    """Export a dataset to Minari, losslessly."""
+
+    dataset: Positional[Path]
+    """Dataset to export."""
+
+    out: Path
+    """Directory of the new Minari dataset."""
+
+    dataset_id: str | None = None
+    """Minari's name for it, [namespace/]name-v0; by default the directory's or the dataset's."""
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What is known of an episode before its frames are read."""
+
+    where: str  # names it in messages
+    context: Any
+    n_steps: int
+    n_frames: int  # n_steps, or one more: the observation after the last step
+    first_t: int = 0
+
+
+@dataclass(frozen=True)
+class Episode:
+    obs: Array  # uint8 [n_frames,H,W,C]
+    action: Array  # int [n_steps], as reward
+    reward: Array
+    terminated: bool  # at its last step
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where episodes come from: outlines of all, then one after the other in the same order."""
+
+    name: str
+    root: Path
+    files: Sequence[Path]  # under root
+    obs_shape: tuple[int, ...]
+    n_actions: int
+    outlines: Sequence[Outline]
+    episodes: Callable[[], Iterator[Episode]]
+    levels: Sequence[Any] = ()  # contexts declared in this order, if any were
+    difficulty: str | None = None  # Procgen's difficulty, if it was
+
+
+def import_data(config: ImportConfig) -> Path:
+    """Writes OUT, and OUT-validation if contexts are held out; returns OUT."""
+    source = _look(config)
+    inputs = {"source": _digest_files(source)}
+    present = _sorted({outline.context for outline in source.outlines})
+    held_out = _held_out(present, config)
+    declared = dict.fromkeys([*source.levels, *present])
+    parts = {config.out: [context for context in declared if context not in held_out]}
+    if held_out:
+        parts[config.out.with_name(f"{config.out.name}-validation")] = _sorted(held_out)
+    todo = {path: part for path, part in parts.items() if not _is_done(path, config, inputs)}
+    if todo:
+        _write(source, todo, config, inputs)
+    for path in parts:
+        facts = read_facts(path)
+        state = "" if path in todo else " (already done)"
+        print(
+            f"{path}: {facts['n']:,} transitions, {facts['episodes']:,} episodes, "
+            f"{len(facts['levels'])} levels{state}"
+        )
+    return config.out
+
+
+def export_data(config: ExportConfig) -> Path:
+    from gsf.data.minari import write_minari
+
+    return write_minari(config)
+
+
+def _look(config: ImportConfig) -> Source:
+    from gsf.data.minari import read_minari
+    from gsf.data.npz import read_npz
+
+    if config.format != "auto":
+        return {"npz": read_npz, "minari": read_minari}[config.format](config)
+    path = Path(config.source)
+    if next(path.rglob("*.npz"), None):
+        return read_npz(config)
+    if path.exists() and not next(path.rglob("metadata.json"), None):
+        raise UserError(f"{path} holds neither .npz files nor a Minari dataset.")
+    return read_minari(config)
+
+
+def _is_done(path: Path, config: ImportConfig, inputs: dict[str, str]) -> bool:
+    if not path.exists():
+        return False
+    facts = read_facts(path)
+    if facts["config"] == to_json(config) and facts["inputs"] == inputs:
+        return True
+    raise UserError(
+        f"{path} exists already, from another import; remove it or choose another --out."
+    )
+
+
+def _held_out(contexts: Sequence[Any], config: ImportConfig) -> set[Any]:
+    """By hash, not by place: a context tends to stay on its side when others come or go."""
+    if not 0 <= config.validation < 1:
+        raise UserError(f"--validation is a share of the contexts, not {config.validation}.")
+    named = {context for context in contexts if str(context) in config.hold_out}
+    unknown = sorted(set(config.hold_out) - {str(context) for context in named})
+    if unknown:
+        known = ", ".join(map(str, contexts[:20]))
+        raise UserError(f"no context {unknown[0]!r} to hold out; there are {known}.")
+    count = max(1, round(config.validation * len(contexts))) if config.validation else 0
+    ranked = sorted(contexts, key=lambda context: digest(f"{config.seed}/{context}"))
+    held_out = named | set(ranked[:count])
+    if len(held_out) == len(contexts):
+        raise UserError(f"all {len(contexts)} contexts would be held out; keep one to train on.")
+    return held_out
+
+
+def _sorted(contexts: set[Any]) -> list[Any]:
+    return sorted(contexts, key=lambda context: (type(context).__name__, context))
+
+
+def _digest_files(source: Source) -> str:
+    """Of names and contents, wherever the folder is."""
+    parts = []
+    with progress(f"hash {source.name}", len(source.files), "files") as advance:
+        for file in source.files:
+            parts.append(f"{file.relative_to(source.root)} {digest_file(file)}\n")
+            advance(len(parts))
+    return digest(*parts)
+
+
+def _write(
+    source: Source, parts: dict[Path, list[Any]], config: ImportConfig, inputs: dict[str, str]
+) -> None:
+    with contextlib.ExitStack() as stack:
+        home: dict[Any, _Part] = {}  # of each context
+        written = []
+        for path, levels in parts.items():
+            part = _Part(source, path, levels)
+            stack.enter_context(part.writer)
+            home |= dict.fromkeys(levels, part)
+            written.append(part)
+        total, done = sum(outline.n_frames for outline in source.outlines), 0
+        advance = stack.enter_context(progress(f"import {source.name}", total, "frames"))
+        for outline, episode in zip(source.outlines, source.episodes(), strict=True):
+            if outline.context in home:
+                check_episode(outline, episode, source)
+                home[outline.context].add(outline, episode)
+            done += outline.n_frames
+            advance(done)
+        for part in written:
+            part.finish(
+                to_json(config),
+                inputs,
+                {"difficulty": source.difficulty} if source.difficulty else {},
+            )
+
+
+class _Part:
+    """One of the datasets that an import writes."""
+
+    def __init__(self, source: Source, path: Path, levels: list[Any]) -> None:
+        self._level = {level: i for i, level in enumerate(levels)}
+        n_frames = np.array([o.n_frames for o in source.outlines if o.context in self._level])
+        self._starts = np.cumsum(n_frames) - n_frames
+        self._regions = np.unique(self._starts // _REGION_FRAMES, return_inverse=True)[1]
+        self._rows: list[dict[str, Array]] = []  # of each episode
+        self._n_episodes = 0
+        self.writer = DatasetWriter(
+            path,
+            name=source.name,
+            obs_shape=source.obs_shape,
+            n_actions=source.n_actions,
+            levels=levels,
+            region_frames=np.bincount(self._regions, n_frames).astype(int).tolist(),
+        )
+
+    def add(self, outline: Outline, episode: Episode) -> None:
+        i, n = self._n_episodes, outline.n_steps
+        self.writer.append(self._regions[i], episode.obs)
+        step = np.arange(n)
+        last = step == n - 1
+        columns = {
+            "action": episode.action,
+            "reward": episode.reward,
+            "level": np.full(n, self._level[outline.context]),
+            "episode": np.full(n, i),
+            "t": step + outline.first_t,
+            "terminated": last & episode.terminated,
+            "truncated": last & episode.truncated,
+            "has_next": step + 1 < outline.n_frames,
+            "frame": step + self._starts[i],
+        }
+        self._rows.append({k: values.astype(COLUMNS[k]) for k, values in columns.items()})
+        self._n_episodes += 1
+
+    def finish(self, config: dict[str, Any], inputs: dict[str, str], facts: dict[str, Any]) -> None:
+        self.writer.finish(self._rows, config=config, inputs=inputs, **facts)
+
+
+def check_episode(outline: Outline, episode: Episode, source: Source) -> None:
+    where = outline.where
+    if episode.obs.dtype != np.uint8 or episode.obs.shape[1:] != source.obs_shape:
+        raise UserError(
+            f"{where} has {episode.obs.dtype} observations of shape {episode.obs.shape[1:]}; "
+            f"the source declares uint8 {source.obs_shape}."
+        )
+    if len(episode.obs) != outline.n_frames:
+        raise UserError(f"{where} has {len(episode.obs)} observations, not {outline.n_frames}.")
+    check_steps(where, episode.action, episode.reward, source.n_actions)
+
+
+def check_steps(where: str, action: Array, reward: Array, n_actions: int | None) -> None:
+    if action.ndim != 1 or not np.issubdtype(action.dtype, np.integer):
+        raise UserError(
+            f"{where} has {action.dtype} actions of shape {action.shape}; "
+            "gsf needs one whole number a step."
+        )
+    if len(action) == 0:
+        raise UserError(f"{where} has no steps; remove it.")
+    if reward.shape != action.shape or reward.dtype.kind not in "fiu":
+        raise UserError(
+            f"{where} has {reward.dtype} rewards of shape {reward.shape} for {len(action)} "
+            "actions; gsf needs one number a step."
+        )
+    finite = np.abs(reward.astype(np.float64)) <= np.finfo(np.float32).max
+    if not finite.all():
+        raise UserError(f"{where} has a reward that is not finite, at step {finite.argmin()}.")
+    if action.min() < 0:
+        raise UserError(f"{where} has a negative action, {action.min()}; actions count from 0.")
+    if n_actions is not None and action.max() >= n_actions:
+        raise UserError(f"{where} has action {action.max()}, but there are {n_actions} actions.")
+
+
+def one_value(values: Any, where: str, key: str) -> Any:
+    """The context that a value, or an array of equal values, holds; as JSON can hold it."""
+    values = np.asarray(values)
+    if values.dtype.kind not in "biufSUO" or values.size == 0 or (values != values.flat[0]).any():
+        raise UserError(f"{where} has no single {key!r}; a context is one value an episode.")
+    value = values.flat[0]
+    value = value.item() if isinstance(value, np.generic) else value
+    value = value.decode() if isinstance(value, bytes) else value
+    if not isinstance(value, bool | int | float | str):
+        raise UserError(f"{where} has {value!r} for {key!r}; a context is a number or text.")
+    return value
+
+
+def end_flag(values: Any, n_steps: int, where: str, key: str) -> bool:
+    """Whether an episode ended that way: one flag, or one a step of which the last may be set."""
+    flags = np.asarray(values)
+    if (flags.size != 1 and flags.shape != (n_steps,)) or not np.isin(flags, (0, 1)).all():
+        raise UserError(f"{where} has no clear {key!r}; give one flag, or one a step.")
+    flags = flags.reshape(-1)
+    if flags[:-1].any():
+        raise UserError(f"{where} goes on after it was {key}, at step {int(flags.argmax())}.")
+    return bool(flags[-1])
+
+
+def image_shape(shape: Sequence[int]) -> tuple[int, int, int] | None:
+    """[H,W,C] of images that come as [H,W], [H,W,C] or [C,H,W] with few channels, or None."""
+    if len(shape) == 2:
+        return shape[0], shape[1], 1
+    if len(shape) != 3:
+        return None
+    height, width, channels = shape
+    if height <= 4 < min(width, channels):  # channels came first
+        return width, channels, height
+    return height, width, channels
+
+
+def to_hwc(obs: Array) -> Array:
+    """[n, ...] of those shapes as [n,H,W,C]."""
+    shape = image_shape(obs.shape[1:])
+    if shape is not None and obs.ndim == 4 and shape != obs.shape[1:]:
+        return np.moveaxis(obs, 1, -1)
+    return obs if shape is None else obs.reshape(-1, *shape)

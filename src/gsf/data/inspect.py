@@ -1,0 +1,199 @@
+"""`gsf data`: look at recordings and datasets, check them, cut and join recordings."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from gsf.core.errors import UserError
+from gsf.core.logs import console, progress
+from gsf.data.dataset import verify_dataset
+from gsf.data.format import read_facts
+from gsf.data.recording import Recording, Replay, concatenate, find_recording, list_shipped
+from gsf.suites.procgen import GAMES
+
+
+@dataclass(frozen=True)
+class ListConfig:
+    """List the recordings that come with gsf."""
+
+
+@dataclass(frozen=True)
+class InfoConfig:
+    """Show what a recording or a dataset holds and where it came from."""
+
+    path: tyro.conf.Positional[str]
+    """A recording file, the name of a shipped one, or a dataset directory."""
+
+
+@dataclass(frozen=True)
+class VerifyConfig:
+    """Replay a recording, or rehash a dataset; names whatever is damaged."""
+
+    path: tyro.conf.Positional[str]
+    """A recording file, the name of a shipped one, or a dataset directory."""
+    threads: int | None = None
+    """Procgen's threads while replaying. Default: one per core."""
+
+
+@dataclass(frozen=True)
+class CutConfig:
+    """Cut a recording to its first env slots over its whole time, and verify the cut."""
+
+    recording: tyro.conf.Positional[str]
+    """A recording file, or the name of a shipped one."""
+    transitions: int
+    """At least so many are kept: whole slots."""
+    out: Path
+    """The recording to write."""
+
+
+@dataclass(frozen=True)
+class JoinConfig:
+    """Join recordings of one game into one, take after take."""
+
+    recordings: tyro.conf.Positional[tuple[str, ...]]
+    """Recording files or names of shipped ones."""
+    out: Path
+    """The recording to write."""
+
+
+def list_data(config: ListConfig) -> None:
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    columns = ("name", "rows", "levels", "episodes", "return", "random", "PPO 25M", "trained")
+    for column in columns:
+        table.add_column(column, justify="left" if column == "name" else "right", no_wrap=True)
+    for path in list_shipped():
+        recording = Recording.load(path)
+        facts, game = summary(recording), GAMES[recording.game]
+        table.add_row(
+            path.stem,
+            f"{len(recording):,}",
+            facts["levels"].split()[0],
+            facts["episodes"],
+            facts["mean return"],
+            f"{game.random:.1f}",
+            f"{game.ppo_seen:.1f}",
+            "; ".join(_in_short(take.policy) for take in recording.takes),
+        )
+    shown = Console()
+    if not table.row_count:
+        shown.print("no recordings are shipped with this build.")
+        return
+    shown.print(table)
+    shown.print(
+        "return: mean of the episodes recorded; random: of random play on levels 0..199; PPO 25M: "
+        "published, on seen levels; trained: for so many frames. More: gsf data info NAME.",
+        soft_wrap=True,
+    )
+
+
+def info(config: InfoConfig) -> None:
+    if Path(config.path).is_dir():
+        facts = _describe_dataset(Path(config.path))
+    else:
+        recording = Recording.load(config.path)
+        size = find_recording(config.path).stat().st_size
+        stored = f"{size:,} bytes, {size / len(recording):.3f} a transition"
+        facts = {"recording": config.path, **summary(recording), "file": stored}
+    for name, value in facts.items():
+        print(f"{name:12} {value}")
+
+
+def summary(recording: Recording) -> dict[str, Any]:
+    """What a user wants to know of a recording, as text."""
+    takes = recording.takes
+    known = [take.returns for take in takes if take.returns]
+    episodes = int(sum(r["episodes"] or 0 for r in known))
+    mean = sum((r["mean_return"] or 0) * (r["episodes"] or 0) for r in known) / max(episodes, 1)
+    game = GAMES[recording.game]
+    published = f"published PPO, 25M frames: {game.ppo_seen} seen, {game.ppo_unseen} unseen"
+    covered = max((int(r["levels_covered"] or 0) for r in known), default=0)
+    levels = recording.levels
+    return {
+        "game": f"{recording.game} ({recording.difficulty}); {published}",
+        "transitions": f"{len(recording):,} = "
+        + " + ".join(f"{take.n_steps:,} steps x {take.n_envs} envs" for take in takes),
+        "levels": f"{covered or '?'} of {len(levels)} ({levels[0]}..{levels[-1]})",
+        "episodes": f"{episodes:,}" if known else "unknown until replayed",
+        "mean return": f"{mean:.2f}" if episodes else "unknown until replayed",
+        "epsilon": "; ".join(_words(take.epsilon) for take in takes),
+        "policy": "; ".join(_words(take.policy) for take in takes),
+        "seed": ", ".join(str(take.seed) for take in takes),
+        "digest": recording.digest,
+    }
+
+
+def _in_short(policy: dict[str, Any]) -> str:
+    frames = policy.get("frames")
+    return f"{frames / 1e6:.1f}M" if frames else str(policy.get("algorithm", "unknown"))
+
+
+def _words(facts: dict[str, Any]) -> str:
+    shown = {k: v for k, v in facts.items() if not isinstance(v, dict | list)}
+    return " ".join(f"{k}={v}" for k, v in shown.items()) or "unknown"
+
+
+def _describe_dataset(path: Path) -> dict[str, Any]:
+    manifest = read_facts(path)
+    shown = ("name", "n", "n_frames", "obs_shape", "n_actions", "episodes", "mean_return")
+    levels = manifest["levels"]
+    return (
+        {"dataset": path}
+        | {name: manifest.get(name) for name in shown}
+        | {
+            "levels": f"{len(levels)} ({levels[0]}..{levels[-1]})",
+            "made of": manifest["inputs"],
+            "pixels match": manifest.get("pixels_match", "not from a recording"),
+            "digest": manifest["digest"],
+        }
+    )
+
+
+def verify(config: VerifyConfig) -> None:
+    if Path(config.path).is_dir():
+        verify_dataset(Path(config.path))
+        print(f"{config.path}: every byte of frames and columns is as it was written.")
+        return
+    recording = Recording.load(config.path)
+    mismatches = verify_recording(recording, config.threads)
+    pixels = "and every pixel" if not mismatches else f"; PIXELS DIFFER in {mismatches} checksums"
+    print(f"{config.path}: {len(recording):,} transitions replay with the same logic {pixels}.")
+
+
+def verify_recording(recording: Recording, threads: int | None = None) -> int:
+    """Replays all of it; returns how many pixel checksums differ."""
+    return sum(replay.pixel_mismatches for replay in _replayed(recording, threads))
+
+
+def _replayed(recording: Recording, threads: int | None = None) -> list[Replay]:
+    replays, done = [], 0
+    with progress(f"replay {recording.game}", len(recording), "frames") as advance:
+        for take in recording.takes:
+            replay = Replay(recording, take, threads)
+            for block in replay:
+                done += block.action.size
+                advance(done)
+            replays.append(replay)
+    return replays
+
+
+def cut(config: CutConfig) -> None:
+    part = Recording.load(config.recording).cut(config.transitions)
+    replays = _replayed(part)  # also finds the returns of what is left
+    takes = (replace(t, returns=r.returns) for t, r in zip(part.takes, replays, strict=True))
+    _save_new(replace(part, takes=tuple(takes)), config.out)
+
+
+def join(config: JoinConfig) -> None:
+    _save_new(concatenate([Recording.load(name) for name in config.recordings]), config.out)
+
+
+def _save_new(recording: Recording, out: Path) -> None:
+    if out.exists():
+        raise UserError(f"{out} exists already; remove it or choose another --out.")
+    recording.save(out)
+    console.print(f"{len(recording):,} transitions of {recording.game} in {out}.")

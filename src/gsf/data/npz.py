@@ -1,0 +1,133 @@
+"""Folders of npz files, one episode each, as a source for `gsf data import`.
+
+A file holds obs [T or T+1,H,W,C] uint8, action [T], reward [T], and optionally terminated and
+truncated (one flag each, or [T]; without them the episode is terminated at its end). Its context
+is another array in it, or else the name of its sub-folder. Nothing is unpickled.
+"""
+
+import contextlib
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gsf.core.errors import UserError
+from gsf.data.format import Array
+from gsf.data.importers import (
+    Episode,
+    ImportConfig,
+    Outline,
+    Source,
+    check_steps,
+    end_flag,
+    image_shape,
+    one_value,
+    to_hwc,
+)
+
+
+def read_npz(config: ImportConfig) -> Source:
+    folder = Path(config.source)
+    files = sorted(folder.rglob("*.npz"))
+    if not files:
+        raise UserError(f"{folder} holds no .npz files.")
+    with _opened(files[0]) as first:
+        by_folder = config.context not in first and files[0].parent != folder
+    outlines, shapes, n_actions = [], [], 1
+    for file in files:
+        with _opened(file) as arrays:
+            obs_shape, action = arrays.obs_shape(), arrays.read("action")
+            check_steps(str(file), action, arrays.read("reward"), config.n_actions)
+            arrays.ends(len(action))
+            folder_name = file.parent.relative_to(folder).as_posix()
+            context = folder_name if by_folder else arrays.context(config.context)
+        if obs_shape[0] - len(action) not in (0, 1):
+            raise UserError(
+                f"{file} has {obs_shape[0]} observations for {len(action)} actions; "
+                "an episode has as many, or one more."
+            )
+        outlines.append(Outline(str(file), context, len(action), obs_shape[0]))
+        shapes.append(image_shape(obs_shape[1:]))
+        n_actions = max(n_actions, int(action.max()) + 1)
+    for file, shape in zip(files, shapes, strict=True):
+        if shape != shapes[0]:
+            raise UserError(f"{file} has images of shape {shape}, but {files[0]} of {shapes[0]}.")
+    return Source(
+        name=folder.resolve().name,
+        root=folder,
+        files=files,
+        obs_shape=shapes[0] or (),
+        n_actions=config.n_actions or n_actions,
+        outlines=outlines,
+        episodes=lambda: map(_episode, files),
+    )
+
+
+def _episode(file: Path) -> Episode:
+    with _opened(file) as arrays:
+        action = arrays.read("action")
+        terminated, truncated = arrays.ends(len(action))
+        obs = to_hwc(arrays.read("obs"))
+        return Episode(obs, action, arrays.read("reward"), terminated, truncated)
+
+
+class _Arrays:
+    """The arrays of one file. Not np.load: it cannot tell a shape without reading the frames."""
+
+    def __init__(self, file: Path, archive: zipfile.ZipFile) -> None:
+        self._file, self._archive = file, archive
+        self.names = sorted(name.removesuffix(".npy") for name in archive.namelist())
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
+    def read(self, name: str) -> Array:
+        if name not in self:
+            raise UserError(f"{self._file} has no array {name!r}; it has {', '.join(self.names)}.")
+        with self._archive.open(f"{name}.npy") as stream:
+            array: Array = np.lib.format.read_array(stream)  # type: ignore[no-untyped-call]
+        return array
+
+    def obs_shape(self) -> tuple[int, ...]:
+        if "obs" not in self:
+            raise UserError(f"{self._file} has no array 'obs'; it has {', '.join(self.names)}.")
+        with self._archive.open("obs.npy") as stream:
+            np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
+            shape, _, dtype = np.lib.format.read_array_header_1_0(stream)  # type: ignore[no-untyped-call]
+        if dtype != np.uint8 or image_shape(shape[1:]) is None:
+            raise UserError(
+                f"{self._file} has {dtype} observations of shape {shape}; "
+                "gsf needs uint8 images [T,H,W,C]."
+            )
+        return tuple(shape)
+
+    def context(self, key: str) -> Any:
+        if key not in self:
+            raise UserError(
+                f"{self._file} has no {key!r} to tell its context; choose one of its arrays "
+                f"({', '.join(self.names)}) with --context, or use a sub-folder for each context."
+            )
+        return one_value(self.read(key), str(self._file), key)
+
+    def ends(self, n_steps: int) -> tuple[bool, bool]:
+        """(terminated, truncated)"""
+        flags = {
+            key: end_flag(self.read(key), n_steps, str(self._file), key)
+            for key in ("terminated", "truncated")
+            if key in self
+        }
+        truncated = flags.get("truncated", False)
+        return flags.get("terminated", not truncated), truncated
+
+
+@contextlib.contextmanager
+def _opened(file: Path) -> Iterator[_Arrays]:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            yield _Arrays(file, archive)
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"{file} is not a readable .npz of plain arrays: {reason}.") from None

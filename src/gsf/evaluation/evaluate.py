@@ -1,0 +1,315 @@
+"""Stage: agent -> returns on seen, validation or unseen levels. Needs Procgen.
+
+One episode on each of a fixed list of levels, greedy and by sampling. A row is a function of the
+agent, its seed and the level alone: not of the order of play, nor of who plays beside it. Rows go
+to a file as soon as a split is played; those already there are kept, so the same command goes on.
+"""
+
+import contextlib
+import importlib
+import io
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from gsf.core.errors import UserError
+from gsf.core.files import locked, write_atomic
+from gsf.core.logs import console, progress
+from gsf.core.options import require_positive
+from gsf.evaluation.players import (
+    Actor,
+    Device,
+    Mode,
+    Player,
+    act,
+    find_players,
+    is_run,
+    kept_steps,
+    stream,
+)
+from gsf.evaluation.rows import COLUMNS, IDENTITY, KEYS, MODES, SPLITS, check_rows, read_table
+from gsf.evaluation.splits import Split, split_levels
+from gsf.suites.procgen import Difficulty, make_env
+
+NOOP = 4
+# The same however the rows came here, by play or from a file.
+TYPES: dict[str, Any] = dict.fromkeys([*COLUMNS, IDENTITY], str) | {
+    **dict.fromkeys(("seed", "step", "level", "length"), np.int64),
+    "return": np.float64,
+    "completed": bool,
+}
+N_BOOTSTRAP = 2000
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """Play one episode on each level of fixed lists, greedy and by sampling; needs Procgen."""
+
+    agent: tyro.conf.Positional[str]
+    """A run directory, a policy (its file or the directory of a `gsf collect`), or `random`."""
+    out: Path | None = None
+    """File of the rows, .csv or .parquet. Default: returns.csv in the run directory."""
+    game: str | None = None
+    """What `random` is to play; a run or a policy knows its game."""
+    splits: tuple[Split, ...] = ("seen", "validation", "unseen")
+    """Which levels: those of the training data, those for choosing, those for reporting."""
+    modes: tuple[Mode, ...] = ("greedy", "sampled")
+    """The best action, or one drawn at temperature 1."""
+    n_seen: int = 200
+    """Levels of the training data to play; 0: none."""
+    n_validation: int = 50
+    """Validation levels to play; 0: none."""
+    n_unseen: int = 200
+    """Unseen levels to play; 0: none."""
+    all: bool = False
+    """Play every checkpoint kept (`gsf train --keep`), for learning curves."""
+    n_envs: int = 100
+    """Levels played at once; changes the speed only."""
+    threads: int | None = None
+    """Procgen's threads. Default: one per core."""
+    seed: int = 0
+    """Of the actions `random` or a policy draws; a run has its own."""
+    dataset: Path | None = None
+    """`random` and policies: the training data, whose levels count as seen; a run knows its own."""
+    device: Device = "auto"
+    """Where networks run; auto: a GPU if there is one."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "n_envs")
+        for what, chosen, known in (("split", self.splits, SPLITS), ("mode", self.modes, MODES)):
+            for name in chosen:
+                if name not in known:
+                    raise UserError(f"unknown {what} {name!r}; choose from {', '.join(known)}.")
+        for split in SPLITS:
+            if getattr(self, f"n_{split}") < 0:
+                raise UserError(f"--n-{split} must not be negative; 0 leaves the split out.")
+
+    def n_levels(self, split: Split) -> int:
+        return int(getattr(self, f"n_{split}"))
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is played without a pause, and written when it is over."""
+
+    player: Player
+    split: Split
+    mode: Mode
+    levels: list[int]
+
+    def of(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Those of the rows that this task would make, were there none."""
+        asked: dict[str, Any] = {**self.player.names, "split": self.split, "mode": self.mode}
+        mine = rows["level"].isin(self.levels)
+        for name, value in asked.items():
+            mine &= rows[name] == value
+        return rows[mine]
+
+
+def evaluate(config: EvaluateConfig) -> pd.DataFrame:
+    """All rows asked for, as returns.COLUMNS: those played now and those that were there."""
+    players = _players(config)
+    out = _out(config)
+    levels = {split: _levels(players[0], split, config.n_levels(split)) for split in config.splits}
+    tasks = [
+        Task(player, split, mode, levels[split])
+        for player in players
+        for split in levels
+        for mode in dict.fromkeys(config.modes)
+        if levels[split]
+    ]
+    if not tasks:
+        raise UserError("nothing to play: no split, no mode or no level is left.")
+    with locked(out.parent, f".{out.name}.lock"):
+        rows = read_rows(out)
+        left = [_missing(task, rows, out) for task in tasks]
+        n = sum(len(task.levels) for task in left)
+        if not n:
+            console.print(f"{out} has these rows already.", soft_wrap=True)
+        with progress(f"evaluate {players[0].game} {players[0].method}", n, "episodes") as advance:
+            count = _counter(advance)
+            for task in left:
+                if task.levels:
+                    played = _play(task, config, count)
+                    rows = write_rows(out, pd.concat([rows, played]) if len(rows) else played)
+    asked = pd.concat([task.of(rows) for task in tasks])[COLUMNS].reset_index(drop=True)
+    _print_summary(asked, out)
+    return asked
+
+
+def evaluate_agent(
+    agent: Actor,
+    game: str,
+    levels: Sequence[int],
+    mode: Mode = "greedy",
+    *,
+    seed: int = 0,
+    n_envs: int = 100,
+    difficulty: Difficulty = "easy",
+    threads: int | None = None,
+    count: Callable[[int, int], None] | None = None,
+) -> pd.DataFrame:
+    """One episode on each level, in the order given: level, mode, return, length, completed.
+
+    `agent` is anything with act(obs, mode, uniform); `count` hears of episodes ended and frames.
+    """
+    n, m = min(n_envs, len(levels)), len(levels)
+    returns, length, completed = np.zeros(m), np.zeros(m, np.int64), np.zeros(m, bool)
+    env = make_env(game, list(levels), n, 0, difficulty=difficulty, threads=threads, copy=False)
+    with contextlib.closing(env):
+        obs, _ = env.reset()
+        at = np.arange(n)  # what each slot plays: a position in levels
+        streams = [stream(seed, levels[i]) for i in at]
+        while (playing := np.flatnonzero(at < m)).size:
+            uniform = np.array([streams[slot].random() for slot in playing])
+            actions = np.full(n, NOOP)  # slots whose levels are over wait; nobody looks at them
+            actions[playing] = act(agent, obs[playing], mode, uniform)
+            obs, reward, terminated, truncated, info = env.step(actions)
+            returns[at[playing]] += reward[playing]
+            length[at[playing]] += 1
+            ended = playing[(terminated | truncated)[playing]]
+            completed[at[ended]] = info["completed"][ended]
+            at[ended] += n
+            for slot in ended[at[ended] < m]:
+                streams[slot] = stream(seed, levels[at[slot]])
+            if count is not None:
+                count(len(ended), len(playing))
+    result = {"level": levels, "mode": mode, "return": returns, "length": length}
+    return pd.DataFrame(result | {"completed": completed})
+
+
+def _out(config: EvaluateConfig) -> Path:
+    out = config.out
+    if out is None:
+        if not is_run(config.agent):
+            raise UserError(f"give --out: {config.agent} is no run directory to write rows into.")
+        return Path(config.agent) / "returns.csv"
+    if out.suffix not in (".csv", ".parquet") or out.is_dir():
+        raise UserError(f"--out {out} must be a file that ends in .csv or .parquet.")
+    if out.suffix == ".parquet":
+        try:
+            importlib.import_module("pyarrow")  # now, not when everything has been played
+        except ImportError as error:
+            raise UserError(
+                f"Parquet needs pyarrow ({error}): pip install 'gsf[parquet]', or choose .csv."
+            ) from None
+    return out
+
+
+def _players(config: EvaluateConfig) -> list[Player]:
+    steps: list[int | None] = [None]
+    if config.all:
+        steps = [*kept_steps(Path(config.agent)), None]
+        if len(steps) == 1:
+            raise UserError(f"{config.agent} has kept no checkpoints; train it with --keep.")
+    players = find_players(
+        config.agent,
+        game=config.game,
+        steps=steps,
+        seed=config.seed,
+        dataset=config.dataset,
+        device=config.device,
+    )
+    return list({player.step: player for player in reversed(players)}.values())[::-1]
+
+
+def _levels(player: Player, split: Split, n: int) -> list[int]:
+    levels = split_levels(player.game, split, n, player.training, player.difficulty)
+    if len(levels) < n:
+        console.print(f"only {len(levels)} levels are in the training data, not {n}.")
+    return levels
+
+
+def _missing(task: Task, rows: pd.DataFrame, out: Path) -> Task:
+    """What is left of a task; rows of another agent under the same name are refused."""
+    there = task.of(rows)
+    if set(there[IDENTITY]) - {task.player.identity}:
+        who = task.player
+        raise UserError(
+            f"{out} has rows of another {who.method} for {who.game}, seed {who.seed}, step "
+            f"{who.step}; remove it or choose another --out."
+        )
+    have = set(there["level"])
+    left = [level for level in task.levels if level not in have]
+    return Task(task.player, task.split, task.mode, left)
+
+
+def _play(task: Task, config: EvaluateConfig, count: Callable[[int, int], None]) -> pd.DataFrame:
+    who = task.player
+    rows = evaluate_agent(
+        who.actor,
+        who.game,
+        task.levels,
+        task.mode,
+        seed=who.seed,
+        n_envs=config.n_envs,
+        difficulty=who.difficulty,
+        threads=config.threads,
+        count=count,
+    )
+    return rows.assign(split=task.split, **who.names, **{IDENTITY: who.identity})
+
+
+def _counter(advance: Callable[..., None]) -> Callable[[int, int], None]:
+    episodes, frames, started = 0, 0, time.monotonic()
+
+    def count(ended: int, played: int) -> None:
+        nonlocal episodes, frames
+        episodes, frames = episodes + ended, frames + played
+        speed = frames / max(time.monotonic() - started, 1e-9)
+        advance(episodes, frames=f"{speed:,.0f}/s")
+
+    return count
+
+
+def read_rows(path: Path) -> pd.DataFrame:
+    """The rows of a file, none if there is no file."""
+    if not path.is_file():
+        return pd.DataFrame(columns=list(TYPES)).astype(TYPES)
+    raw = read_table(path)
+    rows = check_rows(raw, str(path))
+    return rows.assign(**{IDENTITY: raw.get(IDENTITY, "unknown")}).astype(TYPES)
+
+
+def write_rows(path: Path, rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows in their one order: the file does not show in which they were played."""
+    order = rows["split"].map({split: i for i, split in enumerate(SPLITS)})
+    keys = ["game", "method", "seed", "step", "order", "mode", "level"]
+    rows = rows.assign(order=order).sort_values(keys, ignore_index=True)
+    rows = rows[list(TYPES)].astype(TYPES)
+    assert not rows.duplicated(KEYS).any()
+    if path.suffix == ".parquet":
+        buffer = io.BytesIO()
+        rows.to_parquet(buffer, index=False)
+        write_atomic(path, buffer.getvalue())
+    else:
+        write_atomic(path, rows.to_csv(index=False))
+    return rows
+
+
+def interval(values: Any, rng: np.random.Generator) -> tuple[float, float]:
+    """95 % bootstrap interval of the mean over levels."""
+    values = np.asarray(values, float)
+    drawn = values[rng.integers(len(values), size=(N_BOOTSTRAP, len(values)))].mean(1)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _print_summary(rows: pd.DataFrame, out: Path) -> None:
+    first = rows.iloc[0]
+    table = Table(title=f"{first['game']}, {first['method']}, seed {first['seed']}: {out}")
+    for name in ("step", "split", "mode", "levels", "return", "95 % over levels", "completed"):
+        table.add_column(name, justify="left" if name in ("split", "mode") else "right")
+    for (step, split, mode), part in rows.groupby(["step", "split", "mode"], sort=False):
+        low, high = interval(part["return"], np.random.default_rng(0))
+        cells = [f"{step:,}", str(split), str(mode), str(len(part)), f"{part['return'].mean():.2f}"]
+        table.add_row(*cells, f"{low:.2f} to {high:.2f}", f"{part['completed'].mean():.0%}")
+    Console().print(table)

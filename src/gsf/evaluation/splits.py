@@ -1,0 +1,77 @@
+"""Fixed lists of levels: seen, validation and unseen, the same for every method.
+
+An unseen level that plays like a training level (Procgen repeats itself) is left out and the next
+seed takes its place. Levels that repeat each other inside a list stay: they are draws from the
+game's own distribution, and leaving them out would favour its rarer levels.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import xxhash
+
+from gsf.core.errors import UserError
+from gsf.suites.procgen import N_ACTIONS, Difficulty, make_env
+
+Split = Literal["seen", "validation", "unseen"]
+BENCHMARK = range(200)  # the levels that agents are trained on unless their dataset says otherwise
+FIRST = {"validation": 500_000, "unseen": 1_000_000}
+FIXED_ACTIONS = np.random.default_rng(0).integers(N_ACTIONS, size=64)
+N_ENVS = 64  # levels whose play is compared at once
+
+
+def split_levels(
+    game: str,
+    split: Split,
+    n: int,
+    training: Sequence[int] = BENCHMARK,
+    difficulty: Difficulty = "easy",
+) -> list[int]:
+    """The first n levels of a split; `training` are the levels the agent has learnt from."""
+    if n < 0:
+        raise UserError(f"a split cannot have {n} levels; 0 leaves it out.")
+    if split == "seen":
+        return [int(level) for level in training[:n]]
+    if split not in FIRST:
+        raise UserError(f"unknown split {split!r}; choose one of seen, {', '.join(FIRST)}.")
+    # The benchmark's levels too, so that agents of any subset of them meet the same unseen levels.
+    avoided = tuple(sorted({*BENCHMARK, *map(int, training)}))
+    return list(_unlike(game, FIRST[split], n, avoided, difficulty))
+
+
+@functools.lru_cache(maxsize=64)
+def _unlike(
+    game: str, first: int, n: int, avoided: tuple[int, ...], difficulty: Difficulty
+) -> tuple[int, ...]:
+    """n levels from `first` on, without those that play like one of `avoided`."""
+    known = set(_plays(game, avoided, difficulty))
+    kept: list[int] = []
+    while len(kept) < n:
+        candidates = range(first, first + n - len(kept))
+        plays = _plays(game, tuple(candidates), difficulty)
+        kept += [level for level, play in zip(candidates, plays, strict=True) if play not in known]
+        first = candidates.stop
+    return tuple(kept)
+
+
+@functools.lru_cache(maxsize=64)
+def _plays(game: str, levels: tuple[int, ...], difficulty: Difficulty) -> tuple[str, ...]:
+    """Of each level: a digest of all that is seen of it under the fixed actions."""
+    parts = [levels[at : at + N_ENVS] for at in range(0, len(levels), N_ENVS)]
+    return tuple(play for part in parts for play in _play_at_once(game, part, difficulty))
+
+
+def _play_at_once(game: str, levels: tuple[int, ...], difficulty: Difficulty) -> list[str]:
+    """A slot for each level, which begins again where it ends before the last action."""
+    env = make_env(game, levels, len(levels), seed=0, difficulty=difficulty, copy=False)
+    digests = [xxhash.xxh3_64(obs.data) for obs in env.reset()[0]]
+    for action in FIXED_ACTIONS:
+        obs, reward, terminated, truncated, _ = env.step(np.full(len(levels), action))
+        for slot, state in enumerate(digests):
+            state.update(reward[slot].tobytes())
+            state.update((terminated[slot] | truncated[slot]).tobytes())
+            state.update(obs[slot].data)
+    env.close()
+    return [state.hexdigest() for state in digests]

@@ -1,0 +1,174 @@
+"""An agent on one level -> video of what it sees (.mp4 with the extra `video`, .gif always).
+
+It plays as `gsf evaluate` has it play: the same level, the same actions, the same return.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tyro
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from gsf.core.errors import UserError
+from gsf.core.logs import progress
+from gsf.core.options import require_positive
+from gsf.evaluation.players import Device, Mode, Player, act, find_players, stream
+from gsf.suites.procgen import make_env
+
+# Procgen's own names: directions, then keys whose meaning is the game's.
+ACTIONS = (
+    *("left down", "left", "left up", "down", "-", "up", "right down", "right", "right up"),
+    *("D", "A", "W", "S", "Q", "E"),
+)
+CAPTION_HEIGHT = 32  # a multiple of 16, as video codecs like it; so is 64 times any scale
+Frame = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class PlayConfig:
+    """Watch an agent play one level: a video of what it sees; needs Procgen."""
+
+    agent: tyro.conf.Positional[str]
+    """A run directory, a policy (its file or the directory of a `gsf collect`), or `random`."""
+    level: int
+    """Level seed: 0 to 199 are the benchmark's training levels, unseen ones begin at 500000."""
+    out: Path
+    """Video to write: .gif, or .mp4 (pip install 'gsf[video]')."""
+    game: str | None = None
+    """What `random` is to play; a run or a policy knows its game."""
+    mode: Mode = "greedy"
+    """The best action, or one drawn at temperature 1."""
+    step: int | None = None
+    """A checkpoint that was kept. Default: the latest."""
+    seed: int = 0
+    """Of the actions `random` or a policy draws; a run has its own."""
+    max_steps: int | None = None
+    """Stop the video after so many steps. Default: at the end of the episode."""
+    fps: int = 15
+    """Steps per second."""
+    scale: int = 6
+    """Pixels per pixel of the observation."""
+    caption: bool = True
+    """A line below with step, action and return."""
+    dataset: Path | None = None
+    """Of random play and policies: a dataset whose game and difficulty they play."""
+    device: Device = "auto"
+    """Where networks run; auto: a GPU if there is one."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "fps", "scale", "max_steps")
+        if self.out.suffix not in (".gif", ".mp4") or self.out.is_dir():
+            raise UserError(f"--out {self.out} must be a file that ends in .gif or .mp4.")
+
+
+def play(config: PlayConfig) -> Path:
+    player = find_players(
+        config.agent,
+        game=config.game,
+        steps=[config.step],
+        seed=config.seed,
+        dataset=config.dataset,
+        device=config.device,
+    )[0]
+    episode = Episode(player, config)
+    write = _write_mp4 if config.out.suffix == ".mp4" else _write_gif
+    with _aside(config.out) as aside:
+        write(aside, episode.frames(), config.fps)
+    print(f"{config.out}: {player.method} on {player.game} level {config.level}, {episode.result}")
+    return config.out
+
+
+class Episode:
+    """One episode; `frames` plays it, `result` says how it went."""
+
+    def __init__(self, player: Player, config: PlayConfig) -> None:
+        self.player, self.config = player, config
+        self.total, self.length, self.ended, self.completed = 0.0, 0, False, False
+        self._env = make_env(
+            player.game, [config.level], 1, seed=0, difficulty=player.difficulty, threads=0
+        )
+
+    @property
+    def result(self) -> str:
+        how = "completed" if self.completed else "ended" if self.ended else "cut off"
+        return f"return {self.total:g}, {how} after {self.length} steps"
+
+    def frames(self) -> Iterator[Frame]:
+        player, config = self.player, self.config
+        limit = min(config.max_steps or self._env.step_limit, self._env.step_limit)
+        rng = stream(player.seed, config.level)
+        obs, _ = self._env.reset()
+        with (
+            contextlib.closing(self._env),
+            progress(f"play {player.game}", limit) as advance,
+        ):
+            while not self.ended and self.length < limit:
+                action = act(player.actor, obs, config.mode, rng.random(1))
+                line = f"step {self.length}   return {self.total:g}   {ACTIONS[action[0]]}"
+                shown = obs[0]  # the env shows no observation after the last
+                yield self._frame(shown, line)
+                obs, reward, terminated, truncated, info = self._env.step(action)
+                self.total += float(reward[0])
+                self.length += 1
+                self.ended = bool(terminated[0] | truncated[0])
+                self.completed = bool(info["completed"][0])
+                advance(self.length)
+        for _ in range(config.fps):  # a second to see how it ended
+            yield self._frame(shown, self.result)
+
+    def _frame(self, obs: Frame, line: str) -> Frame:
+        image = obs.repeat(self.config.scale, 0).repeat(self.config.scale, 1)
+        return (
+            np.concatenate([image, _caption(line, image.shape[1])])
+            if self.config.caption
+            else image
+        )
+
+
+def _caption(line: str, width: int) -> Frame:
+    image = Image.new("RGB", (width, CAPTION_HEIGHT))
+    ImageDraw.Draw(image).text((8, 10), line, fill="white", font=ImageFont.load_default())
+    return np.asarray(image)
+
+
+@contextlib.contextmanager
+def _aside(out: Path) -> Iterator[Path]:
+    """A file to write beside `out`, which it becomes only if the whole video is written."""
+    aside = out.with_name(f".{out.stem}.{os.getpid()}.partial{out.suffix}")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        aside.touch()
+    except OSError as error:
+        raise UserError(f"cannot write {out}: {error.strerror}; choose another --out.") from None
+    try:
+        yield aside
+        os.replace(aside, out)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _write_gif(path: Path, frames: Iterator[Frame], fps: int) -> None:
+    images = (Image.fromarray(frame).quantize(method=Image.Quantize.FASTOCTREE) for frame in frames)
+    first = next(images)
+    first.save(path, save_all=True, append_images=images, duration=1000 / fps, loop=0)
+
+
+def _write_mp4(path: Path, frames: Iterator[Frame], fps: int) -> None:
+    # Not through imageio: Procgen pins the version of its ffmpeg plugin that no longer imports.
+    try:
+        import av
+    except ImportError:
+        raise UserError(".mp4 needs PyAV: pip install 'gsf[video]', or choose .gif.") from None
+    with av.open(str(path), "w") as container:
+        video = container.add_stream("libx264", rate=fps)
+        video.pix_fmt = "yuv420p"
+        for number, frame in enumerate(frames):
+            if number == 0:
+                video.height, video.width = frame.shape[:2]
+            container.mux(video.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        container.mux(video.encode())

@@ -1,0 +1,263 @@
+"""Stage: dataset + cumulant -> GVFs of every level (paper: LearnGVF, Algorithm 1).
+
+Out: values.npy, for every transition what is ranked of its level's GVF, float32 [n] or [n,d], NaN
+where it is not known. `mc` adds up the logged future, without a network; `td` learns it (td.py)
+and keeps checkpoint.pt; with `q` also action_values.npy [n,A]. `--compare`: see compare.py.
+"""
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import tyro
+
+from gsf.core.errors import UserError
+from gsf.core.files import atomic_directory, digest_file, locked, write_atomic
+from gsf.core.logs import console
+from gsf.core.options import require_positive, to_json
+from gsf.core.stage import read_manifest, write_manifest
+from gsf.data.dataset import Dataset
+from gsf.gvf import cumulants, td
+from gsf.gvf.cumulants import Cumulant, Rank
+from gsf.gvf.diagnostics import diagnose, table
+from gsf.gvf.levels import check_known_levels, check_levels
+from gsf.gvf.monte_carlo import monte_carlo
+from gsf.nets.encoders import EncoderKind
+
+Array = npt.NDArray[Any]
+
+
+KIND, FORMAT = "gvf", 1
+
+
+# Options that do not change what comes out.
+PLACES = frozenset({"dataset", "out", "bootstrap", "device", "checkpoint_every"})
+
+
+@dataclass(frozen=True)
+class FitConfig:
+    """Fit per-level GVFs of a cumulant: what its discounted future sum is at every transition."""
+
+    dataset: tyro.conf.Positional[Path]
+    """A dataset directory (`gsf materialise` or `gsf data import` make one)."""
+    out: Path
+    """Directory of the fit to make."""
+    cumulant: str = "reward"
+    """reward, successor, action, or your own as file.py:name (docs/cumulants.md)."""
+    estimator: Literal["mc", "td"] = "mc"
+    """mc: sums along the logged trajectories, seconds. td: a network, the paper's way."""
+    gamma: float = 0.99
+    """Discount."""
+    rank: Rank | None = None
+    """What of the GVF is ranked: its value, the l1 norm, all components, the logged action's."""
+    seed: int = 0
+    """Of networks and sampling; mc needs it only for cumulants with random parts (successor)."""
+    bootstrap: Path | None = None
+    """mc: a td fit whose values stand in for the future behind a cut; else labels are -1 there."""
+    grad_steps: int = 5_000
+    """td: gradient steps (paper: 100,000)."""
+    batch: int = 256
+    """td: transitions per step."""
+    lr: float = 3e-4
+    """td: Adam's learning rate."""
+    target_rate: float = 0.005
+    """td: how far the target network moves in each step."""
+    encoder: EncoderKind = "impala_small"
+    """td: the GVF's own encoder f'."""
+    q: bool = False
+    """td: SARSA, one output per action, ranked at the logged one (the paper's table), not V; for
+    cumulants of one component only."""
+    checkpoint_every: int = 500
+    """td: steps between checkpoints; the same command goes on from the last one."""
+    allow_small_levels: bool = False
+    """Accept declared levels without a single transition."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where networks run; auto: a GPU if there is one."""
+    diagnose: bool = True
+    """Report correlation with the time left and predictability on held-out levels."""
+    compare: bool = False
+    """Instead: rank --cumulants by what their labels are worth, before any agent is trained."""
+    cumulants: tuple[str, ...] = ("reward", "successor", "action")
+    """--compare: which ones."""
+    compare_rows: int = 100_000
+    """--compare with mc: use whole levels, drawn at random, until there are so many transitions."""
+    n_bins: int = 7
+    """Labels for these reports only; `gsf label` has its own."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "grad_steps", "batch", "lr", "target_rate", "checkpoint_every")
+        require_positive(self, "compare_rows", "n_bins")
+        if not 0 <= self.gamma <= 1:
+            raise UserError(f"--gamma must lie between 0 and 1, got {self.gamma}.")
+        if self.q and self.estimator != "td":
+            raise UserError("--q needs --estimator td: a logged trajectory has no other actions.")
+        if self.bootstrap and self.estimator != "mc":
+            raise UserError("--bootstrap needs --estimator mc; td bootstraps by itself.")
+        if self.estimator == "td" and self.gamma == 1:
+            raise UserError("--estimator td needs --gamma below 1.")
+
+
+def fit(config: FitConfig) -> Path:
+    if config.device == "auto":
+        device: Literal["cpu", "cuda"] = "cuda" if torch.cuda.is_available() else "cpu"
+        config = dataclasses.replace(config, device=device)
+    dataset = Dataset.open(config.dataset)
+    check_levels(dataset, config.allow_small_levels)
+    if config.compare:
+        from gsf.gvf.compare import compare  # which fits with this module
+
+        return compare(dataset, config)
+    cumulant = cumulants.find(config.cumulant)
+    inputs = {"dataset": dataset.digest, **cumulant.identity()}
+    if config.bootstrap:
+        inputs["bootstrap"] = read_manifest(config.bootstrap, KIND, FORMAT)["digest"]
+    if is_finished(config.out, KIND, FORMAT, config, inputs):
+        console.print(f"{config.out} is there already.")
+        return config.out
+    rows = np.arange(len(dataset))
+    with _directory(config, inputs) as out:
+        c = cumulants.evaluate(cumulant, dataset, rows, config.seed, config.device)
+        rank = config.rank or cumulant.rank
+        cumulants.ranked(c, rank, dataset.action)  # refuses before hours of training
+        value = (
+            along_trajectories(dataset, cumulant, c, rows, config)
+            if config.estimator == "mc"
+            else _temporal_difference(dataset, c, config, out)
+        )
+        values = cumulants.ranked(value, rank, dataset.action)
+        np.save(out / "values.npy", values, allow_pickle=False)
+        facts: dict[str, Any] = {"values": digest_file(out / "values.npy")}
+        if config.diagnose:
+            rng = np.random.default_rng(config.seed)
+            found = diagnose(dataset, rows, values, config.n_bins, rng, device=config.device)
+            facts["diagnosis"] = found.to_json()
+        write_manifest(
+            out,
+            KIND,
+            FORMAT,
+            config=to_json(config),
+            inputs=inputs,
+            cumulant=cumulant.name,
+            rank=rank,
+            levels=dataset.levels,
+            n=len(dataset),
+            d=c.shape[1],
+            seeded=config.estimator == "td" or cumulant.random,
+            unknown=float(np.isnan(values).mean()),
+            **facts,
+        )
+    _print_fit(config.out)
+    return config.out
+
+
+def is_finished(
+    out: Path,
+    kind: str,
+    version: int,
+    config: Any,
+    inputs: dict[str, str],
+    ignored: frozenset[str] = PLACES,
+) -> bool:
+    """Whether `out` is what this command makes; something else in its place is refused."""
+    if not (out / "manifest.json").is_file():
+        return False
+    manifest = read_manifest(out, kind, version)
+    wanted, found = to_json(config), manifest["config"]
+    differs = sorted(k for k in wanted if k not in ignored and wanted[k] != found.get(k))
+    made_of = manifest["inputs"]
+    differs += sorted(k for k in inputs | made_of if inputs.get(k) != made_of.get(k))
+    if differs:
+        raise UserError(
+            f"{out} holds a {kind} made with another {differs[0].replace('_', '-')}; remove it or "
+            "choose another --out."
+        )
+    return True
+
+
+@contextlib.contextmanager
+def _directory(config: FitConfig, inputs: dict[str, str]) -> Iterator[Path]:
+    """Where to write: aside for mc, which takes seconds; in place for td, which may go on."""
+    if config.estimator == "mc":
+        with atomic_directory(config.out) as out:
+            yield out
+        return
+    note = config.out / "started.json"
+    if config.out.exists() and not note.is_file() and any(config.out.iterdir()):
+        raise UserError(f"{config.out} exists and is not a fit; choose another --out.")
+    started = {k: v for k, v in to_json(config).items() if k not in PLACES} | {"inputs": inputs}
+    with locked(config.out):
+        if note.is_file() and json.loads(note.read_text()) != started:
+            raise UserError(
+                f"{config.out} holds an unfinished fit with other options or data; remove it or "
+                "choose another --out."
+            )
+        write_atomic(note, json.dumps(started, indent=1) + "\n")
+        yield config.out
+
+
+def along_trajectories(
+    dataset: Dataset, cumulant: Cumulant, c: Array, rows: Array, config: FitConfig
+) -> Array:
+    episode, terminated = dataset.episode[rows], dataset.terminated[rows]
+    at_cut = None
+    if config.bootstrap:
+        last = np.append(episode[1:] != episode[:-1], True)
+        at_cut = np.zeros_like(c)
+        cut = np.flatnonzero(last & ~terminated)
+        at_cut[cut] = _bootstrap(dataset, cumulant, rows[cut], config, c.shape[1])
+    return monte_carlo(c, episode, terminated, config.gamma, at_cut)
+
+
+def _bootstrap(
+    dataset: Dataset, cumulant: Cumulant, rows: Array, config: FitConfig, d: int
+) -> Array:
+    """Values of a td fit at the given rows, [n,d]."""
+    assert config.bootstrap is not None
+    manifest = read_manifest(config.bootstrap, KIND, FORMAT)
+    other = manifest["config"]
+    same_seed = not cumulant.random or other["seed"] == config.seed
+    if (
+        (other["estimator"], manifest["cumulant"], other["gamma"], manifest["d"])
+        != ("td", cumulant.name, config.gamma, d)
+    ) or not same_seed:
+        raise UserError(
+            f"--bootstrap {config.bootstrap} must be a td fit of the same cumulant, gamma and, if "
+            "it has random parts, seed."
+        )
+    check_known_levels(dataset, config.bootstrap, manifest)
+    chunk_of = {level: i for i, level in enumerate(manifest["levels"])}
+    level = np.array([chunk_of[x] for x in dataset.levels])[dataset.level[rows]]
+    value = td.load_learner(config.bootstrap, config.device).values(dataset, rows, level)
+    return logged_slot(value, dataset.action[rows])
+
+
+def _temporal_difference(dataset: Dataset, c: Array, config: FitConfig, out: Path) -> Array:
+    learner = td.learn(dataset, c, config, out)
+    value = learner.values(dataset, np.arange(len(dataset)), dataset.level.astype(np.int64))
+    if value.shape[1] > 1:
+        np.save(out / "action_values.npy", value[:, :, 0], allow_pickle=False)
+    return logged_slot(value, dataset.action)
+
+
+def logged_slot(value: Array, action: Array) -> Array:
+    """[n,slots,d] -> [n,d]: of SARSA's actions the logged one."""
+    slot = action if value.shape[1] > 1 else np.zeros(len(action), np.int64)
+    chosen: Array = value[np.arange(len(value)), slot]
+    return chosen
+
+
+def _print_fit(out: Path) -> None:
+    manifest = read_manifest(out, KIND, FORMAT)
+    unknown = f", {manifest['unknown']:.1%} unknown" if manifest["unknown"] else ""
+    print(f"{out}: {manifest['cumulant']} of {manifest['n']:,} transitions{unknown}")
+    if "diagnosis" in manifest:
+        print(table([{"cumulant": manifest["cumulant"], **manifest["diagnosis"]}]))
+        if manifest["seeded"]:
+            print("stability: --compare fits two seeds; or fit another one and label --against it")

@@ -1,0 +1,169 @@
+"""Stage: GVF -> per-level quantile labels (paper: "Measuring distances between GVFs").
+
+Out: label.npy int8 [n] or [n,d], 0..K-1, -1 where ignored; rank.npy float32, the rank within the
+level, NaN where ignored; values.npy, and action_values.npy of a SARSA fit, for in-batch quantiles.
+"""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import tyro
+
+from gsf.core.errors import UserError
+from gsf.core.files import atomic_directory, digest_file
+from gsf.core.logs import console
+from gsf.core.options import require_positive, to_json
+from gsf.core.stage import read_manifest, write_manifest
+from gsf.data.dataset import Dataset
+from gsf.equations import (
+    quantile_labels,
+    within_level_rank,
+)
+from gsf.gvf import fit as gvf
+from gsf.gvf.diagnostics import stability, time_left_correlation
+from gsf.gvf.labels import FORMAT, KIND, Array
+from gsf.gvf.levels import check_known_levels, check_levels
+from gsf.studies.theorems import CANDIDATE_BINS, bins_table, choose_bins
+
+PLACES = frozenset({"gvf", "out", "dataset", "against", "suggest_bins", "epsilon"})
+
+
+@dataclass(frozen=True)
+class LabelConfig:
+    """Turn GVFs into labels: the bin of each value among the values of its own level."""
+
+    gvf: tyro.conf.Positional[Path]
+    """A fit (`gsf fit` makes it)."""
+    out: Path
+    """Directory of the labels to make."""
+    n_bins: int = 7
+    """K, the number of quantile bins."""
+    quantiles: Literal["dataset", "batch"] = "dataset"
+    """dataset: ranks among all transitions of the level. batch: training bins the values of each
+    minibatch anew, the paper's Algorithm 2 to the letter."""
+    allow_small_levels: bool = False
+    """Give levels with fewer than n-bins transitions the label -1 instead of refusing them."""
+    dataset: Path | None = None
+    """Where the dataset is now, if it was moved after the fit."""
+    against: Path | None = None
+    """Another fit of the same dataset, e.g. of another seed: report how far the labels agree."""
+    suggest_bins: bool = False
+    """Also print Theorem 1's terms and a suggested K."""
+    epsilon: float = 0.2
+    """--suggest-bins: Theorem 1's epsilon, as a share of a level's range of values."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "epsilon")
+        if self.n_bins < 2:
+            raise UserError(f"--n-bins must be at least 2, got {self.n_bins}.")
+
+
+def label(config: LabelConfig) -> Path:
+    manifest = read_manifest(config.gvf, gvf.KIND, gvf.FORMAT)
+    dataset = Dataset.open(config.dataset or Path(manifest["config"]["dataset"]))
+    inputs = {"dataset": dataset.digest, "gvf": manifest["digest"]}
+    values = read_values(config.gvf, manifest, dataset)
+    if not gvf.is_finished(config.out, KIND, FORMAT, config, inputs, PLACES):
+        check_levels(dataset, config.allow_small_levels, config.n_bins)
+        _write(config, dataset, manifest, values, inputs)
+    else:
+        console.print(f"{config.out} is there already.")
+    _print_labels(config.out)
+    if config.against:
+        _print_stability(config, dataset, values)
+    if config.suggest_bins:
+        rng = np.random.default_rng(0)
+        terms = choose_bins(values, dataset.level, CANDIDATE_BINS, config.epsilon, rng)
+        print(bins_table(terms, config.epsilon))
+    return config.out
+
+
+def read_values(path: Path, manifest: dict[str, Any], dataset: Dataset) -> Array:
+    """values.npy of a fit, refused unless it is of this very dataset."""
+    check_known_levels(dataset, path, manifest)
+    if manifest["inputs"]["dataset"] != dataset.digest:
+        raise UserError(
+            f"{path} was fitted on another dataset than {dataset.path}; fit it again or give the "
+            "right one with --dataset."
+        )
+    if digest_file(path / "values.npy") != manifest["values"]:
+        raise UserError(f"{path / 'values.npy'} is damaged; remove {path} and fit it again.")
+    values: Array = np.load(path / "values.npy", allow_pickle=False)
+    return values
+
+
+def _write(
+    config: LabelConfig,
+    dataset: Dataset,
+    fitted: dict[str, Any],
+    values: Array,
+    inputs: dict[str, str],
+) -> None:
+    found = quantile_labels(values, dataset.level, config.n_bins)
+    rank = within_level_rank(values, dataset.level).astype(np.float32)
+    small = np.bincount(dataset.level, minlength=dataset.n_levels) < config.n_bins
+    found[small[dataset.level]], rank[small[dataset.level]] = -1, np.nan
+    columns = found.reshape(len(found), -1)
+    by_time = time_left_correlation(columns, dataset.rows_left)
+    with atomic_directory(config.out) as out:
+        dtype = np.int8 if config.n_bins < 128 else np.int64
+        np.save(out / "label.npy", found.astype(dtype), allow_pickle=False)
+        np.save(out / "rank.npy", rank, allow_pickle=False)
+        for name in ("values.npy", "action_values.npy"):
+            if (config.gvf / name).is_file():
+                shutil.copyfile(config.gvf / name, out / name)
+        write_manifest(
+            out,
+            KIND,
+            FORMAT,
+            config=to_json(config),
+            inputs=inputs,
+            cumulant=fitted["cumulant"],
+            levels=dataset.levels,
+            n=len(dataset),
+            n_bins=config.n_bins,
+            n_labels=columns.shape[1],
+            files={x.name: digest_file(x) for x in sorted(out.glob("*.npy"))},
+            histogram=np.bincount(columns[columns >= 0], minlength=config.n_bins).tolist(),
+            share_ignored=float(np.mean(found < 0)),
+            spearman_time_left=[None if np.isnan(x) else float(x) for x in by_time],
+        )
+
+
+def _print_labels(out: Path) -> None:
+    manifest = read_manifest(out, KIND, FORMAT)
+    each = f", {manifest['n_labels']} each" if manifest["n_labels"] > 1 else ""
+    print(f"{out}: {manifest['cumulant']} labels of {manifest['n']:,} transitions{each}")
+    print(histogram(manifest["histogram"]))
+    known = [x for x in manifest["spearman_time_left"] if x is not None]
+    by_time = f"{np.mean(known):+.3f}" if known else "n/a"
+    print(f"ignored (-1)                    {manifest['share_ignored']:.1%}")
+    print(f"Spearman with the time left     {by_time}")
+
+
+def histogram(counts: Sequence[int], width: int = 40) -> str:
+    """A bar per label, in eighths of a character."""
+    total, most = max(sum(counts), 1), max(*counts, 1)
+    lines = []
+    for k, count in enumerate(counts):
+        eighths = round(8 * width * count / most)
+        bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+        lines.append(f"label {k:<3} {bar:<{width}} {count / total:6.1%}")
+    return "\n".join(lines)
+
+
+def _print_stability(config: LabelConfig, dataset: Dataset, values: Array) -> None:
+    assert config.against is not None
+    manifest = read_manifest(config.against, gvf.KIND, gvf.FORMAT)
+    other = read_values(config.against, manifest, dataset)
+    if other.shape != values.shape:
+        raise UserError(f"{config.against} ranks another number of components; compare like fits.")
+    one, two = (quantile_labels(x, dataset.level, config.n_bins) for x in (values, other))
+    equal, kappa = stability(one, two, config.n_bins)
+    shown = "n/a" if equal is None else f"{equal:.1%} equal"
+    shown += "" if kappa is None else f", Cohen's kappa {kappa:.3f}"
+    print(f"stability against {config.against}: {shown}")

@@ -1,0 +1,246 @@
+"""Stage: dataset + labels + method -> agent. The loop, its log, its checkpoints, and going on.
+
+Out: a run directory with manifest.json, metrics.jsonl, tensorboard/, checkpoint.pt (everything, to
+go on exactly), checkpoints/step_<N>.pt (kept networks) and DONE. The same command resumes.
+"""
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+import tyro
+
+from gsf.core.errors import UserError
+from gsf.core.files import locked, save_checkpoint
+from gsf.core.logs import Metrics, console, progress
+from gsf.core.options import require_positive, require_seed, to_json
+from gsf.core.stage import FREE, RUN_FORMAT, is_done, mark_done, read_manifest, write_manifest
+from gsf.data.dataset import Dataset
+from gsf.gvf.labels import FORMAT as LABELS_FORMAT
+from gsf.gvf.labels import KIND as LABELS_KIND
+from gsf.gvf.labels import load_labels
+from gsf.learn import losses
+from gsf.learn.agent import load_run_checkpoint
+from gsf.learn.learner import AgentConfig, Learner
+from gsf.nets.runtime import keep_freed_memory, pick_device
+
+DIVERGED = 1e6  # a loss beyond this never came back
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(AgentConfig):
+    """Train an agent offline: behaviour cloning or CQL, alone or with an auxiliary loss."""
+
+    dataset: tyro.conf.Positional[Path]
+    """A dataset directory (`gsf materialise` or `gsf data import` make one)."""
+    out: Path
+    """Run directory to make; the same command goes on where it was stopped."""
+    labels: Path | None = None
+    """A labels directory (`gsf label` makes one), for gsf-<cumulant>."""
+    seed: int = 0
+    """Of weights, batches and crops."""
+    grad_steps: int = 5_000
+    """Gradient steps (paper: 1M). With more of them, a finished run goes on to exactly the weights
+    it would have had."""
+    batch: int = 256
+    """Transitions per step (paper: 1024)."""
+    n_levels: int | None = None
+    """Draw each batch from so many levels; by default from all, unless the loss asks for few."""
+    keep: int = 1
+    """Networks kept, evenly over training, the last step always: for learning curves. A run that
+    goes on for longer keeps those it had, too."""
+    checkpoint_every: int = 500
+    """Steps between checkpoints: what an interruption can lose."""
+    log_every: int = 50
+    """Steps between rows of metrics, which are means over these steps."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where networks run; auto: a GPU if there is one."""
+
+    @classmethod
+    def for_command_line(cls, argv: list[str]) -> type[Self]:
+        """The same options with those of the chosen method's loss as --loss.x."""
+        given = dict(itertools.pairwise(argv))
+        given |= dict(word.split("=", 1) for word in argv if "=" in word)
+        name, _ = losses.parse_method(given.get("--method", cls.method))
+        options = losses.find(name).Config if name else type(None)
+        typed = dataclasses.make_dataclass(
+            cls.__name__,
+            [("loss", options, dataclasses.field(default_factory=options))],
+            bases=(cls,),
+            frozen=True,
+            kw_only=True,
+        )
+        typed.__doc__ = cls.__doc__
+        return typed
+
+    def resolved(self) -> Self:
+        require_positive(
+            self, "grad_steps", "batch", "n_levels", "keep", "checkpoint_every", "log_every"
+        )
+        require_seed(self.seed)
+        return super().resolved()
+
+
+def train(config: TrainConfig) -> Path:
+    config = config.resolved()
+    dataset = Dataset.open(config.dataset)
+    inputs = _inputs(config, dataset)
+    if _is_finished(config, inputs):
+        console.print(f"{config.out} is done already.", soft_wrap=True)
+        return config.out
+    keep_freed_memory()
+    rng = np.random.default_rng(config.seed)
+    learner = Learner(config, dataset, rng, config.labels, pick_device(config.device))
+    with locked(config.out):
+        if _steps_in(config.out) != config.grad_steps:  # new, or to go on for longer
+            (config.out / "DONE").unlink(missing_ok=True)
+            write_manifest(
+                config.out,
+                "run",
+                RUN_FORMAT,
+                config=to_json(config),
+                inputs=inputs,
+                game=dataset.name,
+                method=config.method,
+                seed=config.seed,
+                obs_shape=list(dataset.obs_shape),
+                n_actions=dataset.n_actions,
+                levels=dataset.levels,
+                difficulty=dataset.manifest.get("difficulty", "easy"),
+                reward_scale=learner.spec.reward_scale,
+            )
+        _loop(config, dataset, learner, rng)
+    return config.out
+
+
+def _inputs(config: TrainConfig, dataset: Dataset) -> dict[str, str]:
+    """Digests of everything the run is made of; labels of anything else are refused."""
+    name, cumulant = losses.parse_method(config.method)
+    if config.labels is None:  # the loss itself says if it needs them
+        return {"dataset": dataset.digest}
+    if cumulant is None:
+        raise UserError(f"method {config.method} uses no labels; leave --labels out.")
+    found = load_labels(config.labels, dataset).cumulant
+    if found != cumulant:
+        raise UserError(
+            f"method {config.method} needs labels of {cumulant}, but {config.labels} has labels of "
+            f"{found}; choose {name}-{found} or other --labels."
+        )
+    manifest = read_manifest(config.labels, LABELS_KIND, LABELS_FORMAT)
+    return {"dataset": dataset.digest, "labels": manifest["digest"]}
+
+
+def _is_finished(config: TrainConfig, inputs: Mapping[str, str]) -> bool:
+    """Whether `out` holds this run, done; another run or other files there are refused."""
+    out = config.out
+    if not (out / "manifest.json").is_file():
+        if out.exists() and any(path.name != ".lock" for path in out.iterdir()):
+            raise UserError(f"{out} exists and is not a run; choose another --out.")
+        return False
+    manifest = read_manifest(out, "run", RUN_FORMAT)
+    for name, found in manifest["inputs"].items() | inputs.items():
+        if inputs.get(name) != manifest["inputs"].get(name):
+            raise UserError(f"{out} was trained from other {name} ({found}); choose another --out.")
+    wanted = to_json(config)
+    first = sorted(wanted, key=lambda name: name != "method")  # the most telling difference
+    for name in first:
+        found = manifest["config"].get(name)
+        longer = name == "grad_steps" and found < wanted[name]
+        if name not in FREE and found != wanted[name] and not longer:
+            raise UserError(
+                f"{out} holds a run with {name}={found}, not {name}={wanted[name]}; "
+                "remove it or choose another --out."
+            )
+    return is_done(out) and _steps_in(out) == config.grad_steps
+
+
+def _steps_in(out: Path) -> int | None:
+    """How many steps a run directory was made for; None if it is new."""
+    if not (out / "manifest.json").is_file():
+        return None
+    return int(read_manifest(out, "run", RUN_FORMAT)["config"]["grad_steps"])
+
+
+def kept_steps(grad_steps: int, keep: int) -> set[int]:
+    return {math.ceil(grad_steps * (i + 1) / keep) for i in range(keep)}
+
+
+@dataclass
+class _Position:
+    """Where a run is, beyond its networks."""
+
+    step: int = 0
+    seconds: float = 0.0
+    sums: dict[str, float] = field(default_factory=dict)  # of metrics since their last row
+    n_summed: int = 0
+
+
+def _loop(
+    config: TrainConfig, dataset: Dataset, learner: Learner, rng: np.random.Generator
+) -> None:
+    at = _resume(config, learner, rng)
+    saved, started = at.step, time.monotonic() - at.seconds
+    n_levels = config.n_levels or learner.n_levels
+    keep = kept_steps(config.grad_steps, config.keep)
+    with (
+        contextlib.closing(Metrics(config.out, at.step)) as metrics,
+        progress(f"train {config.method}", config.grad_steps) as advance,
+    ):
+        while at.step < config.grad_steps:
+            info = learner.update(dataset.sample(config.batch, rng, n_levels), rng)
+            values = {name: float(value) for name, value in info.items()}
+            at.step, at.seconds = at.step + 1, time.monotonic() - started
+            last = at.step == config.grad_steps
+            terms = {name: x for name, x in values.items() if name.endswith("/loss")}
+            for name, value in terms.items():
+                if not abs(value) <= DIVERGED:  # also NaN
+                    raise _diverged(config, f"{name} is {value:g}", at.step, saved)
+            at.sums = {name: at.sums.get(name, 0.0) + x for name, x in values.items()}
+            at.n_summed += 1
+            if at.step % config.log_every == 0 or last:
+                means = {name: total / at.n_summed for name, total in at.sums.items()}
+                metrics.write(at.step, {**means, "train/seconds": at.seconds})
+                at.sums, at.n_summed = {}, 0
+            if at.step % config.checkpoint_every == 0 or at.step in keep or last:
+                if not learner.finite():
+                    raise _diverged(config, "a weight is not finite", at.step, saved)
+                _save(config, learner, rng, at, keep=at.step in keep)
+                saved = at.step
+            advance(at.step, **terms)
+    mark_done(config.out, step=at.step, seconds=at.seconds)
+    print(f"{config.out}: {config.method}, {at.step:,} steps in {at.seconds:,.0f} s")
+
+
+def _save(
+    config: TrainConfig, learner: Learner, rng: np.random.Generator, at: _Position, keep: bool
+) -> None:
+    position = {"method": config.method, **dataclasses.asdict(at)}
+    if keep:
+        kept = config.out / "checkpoints" / f"step_{at.step}.pt"
+        save_checkpoint(kept, {**position, **learner.networks()})
+    position["rng"] = json.dumps(rng.bit_generator.state)
+    save_checkpoint(config.out / "checkpoint.pt", {**position, **learner.state()})
+
+
+def _resume(config: TrainConfig, learner: Learner, rng: np.random.Generator) -> _Position:
+    latest = config.out / "checkpoint.pt"
+    if not latest.is_file():
+        return _Position()
+    state = load_run_checkpoint(latest, config.method)
+    learner.load(state)
+    rng.bit_generator.state = json.loads(state["rng"])
+    return _Position(**{f.name: state[f.name] for f in dataclasses.fields(_Position)})
+
+
+def _diverged(config: TrainConfig, what: str, step: int, saved: int) -> UserError:
+    latest = config.out / "checkpoint.pt"
+    kept = f"the last good checkpoint, of step {saved}, is {latest}" if saved else "nothing is kept"
+    return UserError(f"training diverged at step {step}: {what}; {kept}. Try a lower --lr.")

@@ -1,0 +1,54 @@
+"""Networks: the encoder f with z = f(o), and the heads on z (the paper's appendix on architecture).
+
+Images come in as they lie on disk, uint8 NHWC, which is torch's channels_last: permuting is a
+view, and no tensor changes its layout on the way to the loss.
+"""
+
+from typing import Literal
+
+from torch import Tensor, nn
+
+from gsf.nets.encoders import Z_DIM
+
+CriticKind = Literal["mlp", "linear"]
+
+
+class Projection(nn.Sequential):
+    """FC256-ReLU-FC: what the auxiliary losses put on z."""
+
+    def __init__(self, z_dim: int, out: int) -> None:
+        super().__init__(nn.Linear(z_dim, Z_DIM), nn.ReLU(inplace=True), nn.Linear(Z_DIM, out))
+
+
+def mlp(z_dim: int, out: int) -> nn.Sequential:
+    """Layers of 256, 256 and `out`: what the paper puts on z for values and actions."""
+    return nn.Sequential(nn.Linear(z_dim, Z_DIM), nn.ReLU(inplace=True), Projection(Z_DIM, out))
+
+
+def _head(z_dim: int, out: int, kind: CriticKind) -> nn.Module:
+    # `linear` is the paper's text, theta_a^T z: no bias.
+    return mlp(z_dim, out) if kind == "mlp" else nn.Linear(z_dim, out, bias=False)
+
+
+class Critic(nn.Module):
+    """Twin critics: z -> (q1, q2), each [n,A]."""
+
+    def __init__(self, n_actions: int, kind: CriticKind = "mlp", z_dim: int = Z_DIM) -> None:
+        super().__init__()
+        self.q1 = _head(z_dim, n_actions, kind)
+        self.q2 = _head(z_dim, n_actions, kind)
+
+    def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        return self.q1(z), self.q2(z)
+
+
+class Policy(nn.Module):
+    """Behaviour cloning's head: z -> logits [n,A]."""
+
+    def __init__(self, n_actions: int, kind: CriticKind = "mlp", z_dim: int = Z_DIM) -> None:
+        super().__init__()
+        self.logits = _head(z_dim, n_actions, kind)
+
+    def forward(self, z: Tensor) -> Tensor:
+        logits: Tensor = self.logits(z)
+        return logits

@@ -1,0 +1,186 @@
+"""Evaluation rows of one split and mode, arranged as [seeds, levels] per method and game.
+
+Every trained run at the same step, on the same levels in the same order; what had to be left out
+for that is said in `notes`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from gsf.core.errors import UserError
+from gsf.reporting.returns import REFERENCES, in_order, missing_runs
+from gsf.suites.procgen import GAMES
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Raw returns of one split and mode at one point of training."""
+
+    split: str
+    mode: str
+    returns: dict[str, dict[str, Array]]  # method -> game -> [seeds, levels]
+    seeds: dict[str, dict[str, tuple[int, ...]]]
+    steps: dict[str, int]  # game -> gradient steps of its trained runs
+    games: tuple[str, ...]  # that aggregates are over: the ones every trained method has
+    notes: tuple[str, ...]  # what is missing and was left out
+
+    @property
+    def methods(self) -> list[str]:
+        """Those with runs of all `games`, which can be aggregated."""
+        return [m for m, by_game in self.returns.items() if set(self.games) <= set(by_game)]
+
+    @property
+    def unit(self) -> str:
+        """Imported datasets have no min-max range: then everything stays raw."""
+        known = all(game in GAMES for by_game in self.returns.values() for game in by_game)
+        return "min-max score" if known else "return"
+
+    def n_seeds(self, method: str, games: Iterable[str] | None = None) -> int:
+        return min(len(self.seeds[method][g]) for g in (self.games if games is None else games))
+
+    def normalise(self, game: str, x: Array) -> Array:
+        if self.unit == "return":
+            return x
+        return (x - GAMES[game].score_min) / (GAMES[game].score_max - GAMES[game].score_min)
+
+    def run_means(self, method: str, game: str) -> Array:
+        """[seeds]: mean over levels. One run, one number."""
+        means: Array = self.returns[method][game].mean(axis=1)
+        return means
+
+    def matrix(self, method: str) -> Array:
+        """[seeds, games] of normalised run means: what rliable calls scores."""
+        if len({self.seeds[method][game] for game in self.games}) > 1:
+            raise UserError(f"{method} lacks some seeds in some games: {' '.join(self.notes)}")
+        return np.stack([self.normalise(g, self.run_means(method, g)) for g in self.games], axis=1)
+
+
+def scores(
+    rows: pd.DataFrame, split: str = "unseen", mode: str = "greedy", step: int | None = None
+) -> Scores:
+    """Runs at `step`, by default at `last_steps`; what is left out is in `notes`."""
+    left_out: dict[str, list[str]] = {}
+    part = _select(rows, split, mode, step, left_out)
+    returns: dict[str, dict[str, Array]] = {}
+    seeds: dict[str, dict[str, tuple[int, ...]]] = {}
+    for game, group in part.groupby("game", observed=True, sort=True):
+        for method, (run_seeds, values) in _by_level(group, str(game), split, left_out).items():
+            returns.setdefault(method, {})[str(game)] = values
+            seeds.setdefault(method, {})[str(game)] = run_seeds
+    methods = in_order(returns)
+    games, notes = _common_games({m: set(returns[m]) for m in methods})
+    notes = [f"{why}: {', '.join(names)}." for why, names in left_out.items()] + notes
+    trained = part[~part["method"].isin(REFERENCES)]
+    last = trained.groupby("game", observed=True)["step"].max()
+    steps = {str(game): int(step) for game, step in last.items()}
+    ordered = {m: returns[m] for m in methods}
+    return Scores(split, mode, ordered, seeds, steps, tuple(games), tuple(notes))
+
+
+def last_steps(rows: pd.DataFrame) -> dict[str, int]:
+    """Game -> the last step of trained runs that all splits and modes played there have in common.
+
+    So a gap between splits is between the same networks, also where an evaluation was cut short.
+    """
+    found: dict[str, int] = {}
+    trained = rows[~rows["method"].isin(REFERENCES)]
+    for game, group in trained.groupby("game", observed=True):
+        by_kind = group.groupby(["split", "mode"], observed=True)["step"]
+        common = set.intersection(*(set(steps) for _, steps in by_kind))
+        if common:
+            found[str(game)] = max(common)
+    return found
+
+
+def _select(
+    rows: pd.DataFrame, split: str, mode: str, step: int | None, left_out: dict[str, list[str]]
+) -> pd.DataFrame:
+    """Rows of every trained run at the same step, and of the references at theirs."""
+    is_reference = rows["method"].isin(REFERENCES)
+    trained = rows[~is_reference & (rows["split"] == split) & (rows["mode"] == mode)]
+    if step is None:
+        own = trained.groupby("game", observed=True)["step"].transform("max")
+        last = trained["game"].astype(str).map(last_steps(rows)).fillna(own)
+        chosen = trained[trained["step"] == last]
+    else:
+        chosen = trained[trained["step"] == step]
+    everyone = rows[~is_reference]
+    grid = [sorted(set(everyone[name])) for name in ("game", "method", "seed")]
+    absent = set(missing_runs(trained, *grid))
+    behind = "left out, behind the others" if step is None else f"not evaluated at step {step}"
+    for run in missing_runs(chosen, *grid):
+        why = f"no {split} rows with {mode} actions" if run in absent else behind
+        left_out.setdefault(why, []).append(run)
+    parts = [chosen]
+    for name in REFERENCES:
+        reference = rows[(rows["method"] == name) & (rows["split"] == split)]
+        in_mode = reference[reference["mode"] == mode]
+        if len(reference) and not len(in_mode):
+            in_mode = reference
+            other = set(reference["mode"].astype(str)).pop()
+            left_out.setdefault(f"played with {other} actions only", []).append(name)
+        last_step = in_mode.groupby("game", observed=True)["step"].transform("max")
+        parts.append(in_mode[in_mode["step"] == last_step])
+    part = pd.concat(parts)
+    if not len(part):
+        raise UserError(
+            f"no {split} rows with {mode} actions; evaluate the runs on {split} levels."
+        )
+    return part
+
+
+def _by_level(
+    group: pd.DataFrame, game: str, split: str, left_out: dict[str, list[str]]
+) -> dict[str, tuple[tuple[int, ...], Array]]:
+    """method -> (seeds, returns [seeds, levels]) of one game, all on the same levels in order."""
+    try:
+        table = group.astype({"method": str}).pivot(
+            index=["method", "seed"], columns="level", values="return"
+        )
+    except ValueError:
+        raise UserError(
+            f"{game} has several rows for one method, seed and {split} level: one episode per "
+            "level and run is expected, more would be counted as runs."
+        ) from None
+    played = table.notna().to_numpy()
+    is_reference = table.index.get_level_values("method").isin(REFERENCES)
+    voting = played if is_reference.all() else played[~is_reference]
+    counts = Counter(row.tobytes() for row in voting)
+    # the levels that most trained runs played; of equally frequent sets the larger
+    shared = np.frombuffer(max(counts, key=lambda b: (counts[b], sum(b), b)), dtype=bool)
+    complete = played[:, shared].all(axis=1)
+    for (method, seed), row in zip(table.index[~complete], played[~complete], strict=True):
+        why = f"{int((row & shared).sum())} of {int(shared.sum())} {split} levels"
+        left_out.setdefault(f"left out with {why}", []).append(f"{game}/{method}/seed{seed}")
+    values = table.to_numpy(dtype=float)[:, shared]
+    found: dict[str, tuple[tuple[int, ...], Array]] = {}
+    names = table.index.get_level_values("method").to_numpy()
+    numbers = table.index.get_level_values("seed").to_numpy()
+    for method in sorted(set(names[complete])):
+        of_method = complete & (names == method)
+        found[str(method)] = (tuple(int(s) for s in numbers[of_method]), values[of_method])
+    return found
+
+
+def _common_games(games_of: Mapping[str, set[str]]) -> tuple[list[str], list[str]]:
+    """Games that every trained method has; methods with too few games go until one is shared."""
+    trained = [m for m in games_of if m not in REFERENCES] or list(games_of)
+    kept = sorted(trained, key=lambda m: len(games_of[m]), reverse=True)
+    while not (common := set.intersection(*(games_of[m] for m in kept))):
+        kept.pop()
+    notes = []
+    for game in sorted(set().union(*games_of.values()) - common):
+        lacking = ", ".join(m for m in trained if game not in games_of[m]) or "every trained method"
+        notes.append(f"aggregates leave out {game}: no run of {lacking}.")
+    for method, games in games_of.items():
+        if not common <= games:
+            lacking = ", ".join(sorted(common - games))
+            notes.append(f"aggregates leave out {method}: no run of {lacking}.")
+    return sorted(common), notes

@@ -1,0 +1,210 @@
+"""Stage: what an embedding knows of value quantiles, on levels of its data and on held-out ones.
+
+The premise of GSF, measured: does z tell the per-level quantile of the logged return where it was
+not trained? Of every run: agreement of neighbours from other levels, accuracy of a linear probe
+fitted on seen levels, and, of GSF, accuracy of its own head. Out: probe.csv, probe.png, probe.svg.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+import tyro
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from gsf.core.errors import UserError
+from gsf.core.files import load_checkpoint, write_atomic
+from gsf.core.logs import console, progress
+from gsf.core.options import require_positive
+from gsf.learn.agent import load_agent
+from gsf.nets.encoders import Z_DIM
+from gsf.nets.heads import Projection
+from gsf.reporting.explorer import (
+    PIXELS,
+    Sample,
+    agree,
+    draw_sample,
+    flat_pixels,
+    mean_over_levels,
+    similarity,
+)
+from gsf.reporting.plots import save
+from gsf.reporting.plots_data import probes
+from gsf.reporting.returns import REFERENCES, find_runs, in_order
+from gsf.reporting.sources import Sources, Stage, read_stage
+
+SEEN, HELD_OUT = "seen", "held out"
+MEASURES = ("agreement", "probe", "head")
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class ProbeConfig:
+    """Measure how well embeddings tell value quantiles, on seen and on held-out levels."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Run directories, or directories of a `gsf run`; tuning runs are left out."""
+    held_out: tuple[Path, ...]
+    """Datasets on other levels, one per game (`gsf materialise coinrun-validation` makes one)."""
+    out: Path
+    """Directory of the table and the figure to make."""
+    sample: int = 3_000
+    """Observations per game and kind of level."""
+    k: int = 5
+    """Neighbours of each observation."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "sample", "k")
+
+
+def probe(config: ProbeConfig) -> Path:
+    held_out = {str(stage.manifest["name"]): stage for stage in map(_dataset, config.held_out)}
+    runs = [stage for path in find_runs(config.runs) if (stage := read_stage(path)) is not None]
+    runs = [run for run in runs if run.kind == "run" and run.manifest["game"] in held_out]
+    if not runs:
+        raise UserError("none of the runs is of a game with a --held-out dataset.")
+    sources = Sources(config.runs)
+    data = {run.path: _trained_on(run, sources, held_out) for run in runs}
+    rows: list[dict[str, Any]] = []
+    samples: dict[Path, tuple[Sample, Sample, Sample]] = {}
+    with progress("probe", len(runs), "runs") as advance:
+        for done, run in enumerate(runs, 1):
+            game, trained = str(run.manifest["game"]), data[run.path]
+            if trained.path not in samples:
+                samples[trained.path] = _samples(trained, held_out[game], config.sample)
+                rows += _pixels(game, samples[trained.path], config.k)
+            try:
+                rows += list(_probe(run, samples[trained.path], config.k))
+            except UserError as error:  # a run that is not done yet
+                console.print(f"[yellow]left out:[/] {run.path}: {error}", soft_wrap=True)
+            advance(done)
+    frame = pd.DataFrame(rows)
+    if set(frame["method"]) == {PIXELS}:
+        raise UserError("none of the runs can be probed; the reasons are above.")
+    write_atomic(config.out / "probe.csv", frame.to_csv(index=False, float_format="%.4f"))
+    save(probes(frame), config.out / "probe")
+    _print(frame)
+    return config.out
+
+
+def _dataset(path: Path) -> Stage:
+    stage = read_stage(path)
+    if stage is None or stage.kind != "dataset":
+        raise UserError(f"--held-out {path} is no dataset; `gsf materialise` makes one.")
+    return stage
+
+
+def _trained_on(run: Stage, sources: Sources, held_out: Mapping[str, Stage]) -> Stage:
+    """The run's dataset; refused if levels of it are held out."""
+    trained = sources.dataset_of(run)
+    if trained is None:
+        raise UserError(f"{run.path} was trained on {run.config['dataset']}, which is not there.")
+    other = held_out[str(run.manifest["game"])]
+    if set(trained.manifest["levels"]) & set(other.manifest["levels"]):
+        raise UserError(f"{other.path} has levels of {trained.path}: they are not held out.")
+    return trained
+
+
+def _samples(trained: Stage, held_out: Stage, n: int) -> tuple[Sample, Sample, Sample]:
+    """Seen levels to fit a probe on, seen levels to test it on, held-out levels."""
+    both = draw_sample(trained, None, 2 * n)
+    order = np.random.default_rng(1).permutation(len(both.level))
+    fitted, tested = (_rows(both, half) for half in np.array_split(order, 2))
+    return fitted, tested, draw_sample(held_out, None, n)
+
+
+def _rows(sample: Sample, rows: Array) -> Sample:
+    returns = [sample.returns[i] for i in rows]
+    picked = {name: getattr(sample, name)[rows] for name in ("obs", "level", "label")}
+    return replace(sample, **picked, returns=returns)
+
+
+def _pixels(game: str, samples: tuple[Sample, Sample, Sample], k: int) -> Iterator[dict[str, Any]]:
+    """The reference that learns nothing: neighbours by the images themselves."""
+    for levels, sample in ((SEEN, samples[1]), (HELD_OUT, samples[2])):
+        found = agree(similarity(flat_pixels(sample.obs), sample.level), sample, k)
+        who = {"game": game, "method": PIXELS, "seed": 0}
+        yield {**who, "levels": levels, "measure": "agreement", **found, "chance": sample.chance}
+
+
+def _probe(run: Stage, samples: tuple[Sample, Sample, Sample], k: int) -> Iterator[dict[str, Any]]:
+    agent = load_agent(run.path)
+    fitted, seen, held_out = samples
+    classify = fit_probe(agent.embed(fitted.obs), fitted.label, fitted.n_bins)
+    head = _head(run.path, fitted.n_bins)
+    who = {name: run.manifest[name] for name in ("game", "method", "seed")}
+    for levels, sample in ((SEEN, seen), (HELD_OUT, held_out)):
+        z = agent.embed(sample.obs)
+        found = {"agreement": agree(similarity(z, sample.level), sample, k)}
+        for measure, guess in (("probe", classify), ("head", head)):
+            if guess is not None:
+                right = guess(torch.from_numpy(z)).numpy() == sample.label
+                found[measure] = mean_over_levels(right, sample.level)
+        most = float(np.bincount(sample.label).max() / len(sample.label))
+        for measure, numbers in found.items():
+            chance = sample.chance if measure == "agreement" else most
+            yield {**who, "levels": levels, "measure": measure, **numbers, "chance": chance}
+
+
+class LinearProbe(nn.Module):
+    """Labels from standardised features, [n,d] -> [n]."""
+
+    def __init__(self, z: Tensor, n_bins: int) -> None:
+        super().__init__()
+        self.mean, self.std = z.mean(0), z.std(0) + 1e-6
+        self.linear = nn.Linear(z.shape[1], n_bins)
+        nn.init.zeros_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def logits(self, z: Tensor) -> Tensor:
+        logits: Tensor = self.linear((z - self.mean) / self.std)
+        return logits
+
+    def forward(self, z: Tensor) -> Tensor:
+        return self.logits(z).argmax(1)
+
+
+def fit_probe(z: Array, label: Array, n_bins: int, decay: float = 1e-2) -> LinearProbe:
+    """Multinomial logistic regression with an L2 penalty, by L-BFGS from zero: no randomness."""
+    x, y = torch.from_numpy(z), torch.from_numpy(label)
+    probe = LinearProbe(x, n_bins)
+    optimizer = torch.optim.LBFGS(probe.parameters(), max_iter=200, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        penalty = decay / 2 * probe.linear.weight.square().sum()
+        total = nn.functional.cross_entropy(probe.logits(x), y) + penalty
+        torch.autograd.backward(total)
+        return total
+
+    optimizer.step(loss)  # type: ignore[no-untyped-call]
+    return probe.requires_grad_(False)
+
+
+def _head(run: Path, n_bins: int) -> Any:
+    """z -> label by what GSF classified its own reward labels with; None if it did not."""
+    state = load_checkpoint(run / "checkpoint.pt")
+    weights = state.get("aux", {})
+    if state["method"] != "gsf-reward" or len(weights.get("w.weight", ())) != n_bins:
+        return None
+    h, w = Projection(Z_DIM, Z_DIM), nn.Linear(Z_DIM, n_bins, bias=False)
+    h.load_state_dict({k[2:]: x for k, x in weights.items() if k.startswith("h.")})
+    w.load_state_dict({"weight": weights["w.weight"]})
+
+    @torch.no_grad()
+    def guess(z: Tensor) -> Tensor:
+        labels: Tensor = w(h(z)).argmax(1)
+        return labels
+
+    return guess
+
+
+def _print(frame: pd.DataFrame) -> None:
+    means = frame.groupby(["game", "measure", "levels", "method"])["value"].mean().unstack("method")
+    order = [m for m in in_order(means.columns) if m not in REFERENCES]
+    print(means[order].round(3).to_string())

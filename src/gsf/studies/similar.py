@@ -1,0 +1,247 @@
+"""The paper's motivating figure, found in the data: alike in state and value, unlike in action.
+
+In: a recording and the policy that made it (any policy of the game will do). All 5-step segments of
+its first slots are compared across levels; the pair with the best `score` is drawn with its three
+distances. Out: similar.png, similar.svg and similar.json. Needs Procgen and torch.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from numpy.typing import NDArray
+
+from gsf.core.errors import UserError
+from gsf.core.files import atomic_directory
+from gsf.core.logs import console
+from gsf.core.options import require_positive, require_seed, to_json
+from gsf.core.stage import write_manifest
+from gsf.data.recording import Recording
+from gsf.equations import cosine_distance, normalised_squared_error, total_variation
+from gsf.gvf.fit import is_finished
+from gsf.studies.replays import FitValues, Looked, Plays, look, replay
+
+KIND, FORMAT = "similar", 1
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class SimilarConfig:
+    """Find two segments of play with close values and latent states but far actions."""
+
+    recording: tyro.conf.Positional[str]
+    """A recording file, or the name of a shipped one."""
+    policy: Path
+    """A policy of `gsf collect` (its file or directory) for this game."""
+    out: Path
+    """Directory of the figure to make."""
+    gvf: Path | None = None
+    """A fit of the dataset made from this recording; default: the logged discounted return."""
+    dataset: Path | None = None
+    """Where that dataset is now, if it was moved after the fit."""
+    levels: tuple[int, ...] = ()
+    """Only these levels, two or more; default: all that are played."""
+    length: int = 5
+    """Steps of a segment."""
+    transitions: int = 20_000
+    """How much of the recording to search, in its first slots."""
+    segments: int = 3_000
+    """Segments compared with each other, drawn from all."""
+    max_value_error: float = 0.05
+    """Largest normalised squared error of values (paper: 0.04)."""
+    candidates: int = 100
+    """Pairs with the farthest actions whose latent states are compared."""
+    gamma: float = 0.99
+    """Discount of the logged return."""
+    seed: int = 0
+    """Of the draw of segments."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "length", "transitions", "segments", "candidates", "max_value_error")
+        require_seed(self.seed)
+        if len(self.levels) == 1:
+            raise UserError("--levels needs at least two levels to compare.")
+        if not 0 <= self.gamma <= 1:
+            raise UserError(f"--gamma must lie between 0 and 1, got {self.gamma}.")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two segments by their first rows, and their distances step by step."""
+
+    rows: tuple[int, int]
+    value_error: float
+    variation: NDArray[np.float64]  # [length]
+    cosine: NDArray[np.float64]  # [length], similarity of latent states
+
+    @property
+    def score(self) -> float:
+        """Far actions, close values, close states; each of the three lies in about [0, 1]."""
+        return float(self.variation.mean() - self.value_error - (1 - self.cosine.mean()))
+
+
+def similar(config: SimilarConfig) -> Path:
+    from gsf.behaviour.policy import load_policy
+
+    recording = Recording.load(config.recording)
+    policy = load_policy(config.policy)
+    if policy.provenance.get("game", recording.game) != recording.game:
+        raise UserError(
+            f"{config.policy} plays {policy.provenance['game']}, the recording is of "
+            f"{recording.game}; give a policy of that game."
+        )
+    inputs = {"recording": recording.digest, "policy": policy.provenance["digest"]}
+    values = FitValues(config.gvf, config.dataset, recording) if config.gvf else None
+    if values is not None:
+        inputs["gvf"] = values.digest
+    places = frozenset({"recording", "policy", "out", "gvf", "dataset"})
+    if is_finished(config.out, KIND, FORMAT, config, inputs, places):
+        console.print(f"{config.out} is there already.", soft_wrap=True)
+        return config.out
+    searched = recording.cut(min(config.transitions, len(recording)))
+    plays = replay(searched, policy, values, config.gamma)
+    starts = segments(plays, config)
+    pairs = far_in_action(plays, starts, config)
+    wanted = {row + t for pair in pairs for row in pair.rows for t in range(config.length)}
+    states, frames = look(searched, plays, wanted)
+    found = [_with_states(pair, states, config.length) for pair in pairs]
+    best = max(found, key=lambda pair: pair.score)
+    _write(config, recording, plays, best, frames, inputs, len(starts), len(found))
+    return config.out
+
+
+def segments(plays: Plays, config: SimilarConfig) -> NDArray[np.int64]:
+    """First rows of segments inside an episode, with known values that are not next to nothing."""
+    n = len(plays.value) - config.length + 1
+    if n < 1:
+        played = len(plays.value)
+        raise UserError(f"--length {config.length} is more than the {played} steps played.")
+    start = np.arange(n)
+    last = start + config.length - 1
+    usable = (plays.episode[start] == plays.episode[last]) & (plays.slot[start] == plays.slot[last])
+    if config.levels:
+        usable &= np.isin(plays.level[start], config.levels)
+    window = np.lib.stride_tricks.sliding_window_view(np.abs(plays.value), config.length)
+    size = window.mean(1)  # NaN if any is
+    usable &= np.isfinite(size)
+    # Two segments that lead to nothing have equal values too: that is no likeness worth a figure.
+    if usable.any():
+        usable &= size >= 0.5 * size[usable].mean()
+        usable &= size > 0
+    start = start[usable]
+    if len(np.unique(plays.level[start])) < 2:
+        raise UserError(
+            "fewer than two levels have segments with known values; search more --transitions."
+        )
+    rng = np.random.default_rng(config.seed)
+    if len(start) > config.segments:
+        start = np.sort(rng.choice(start, config.segments, replace=False))
+    return start
+
+
+def far_in_action(plays: Plays, starts: NDArray[np.int64], config: SimilarConfig) -> list[Pair]:
+    """Pairs of different levels with close values, those with the farthest actions first."""
+    steps = starts[:, None] + np.arange(config.length)
+    value, probs = plays.value[steps].astype(np.float64), plays.probs[steps]
+    level = plays.level[starts]
+    found: list[tuple[float, int, int]] = []
+    for i in range(len(starts) - 1):
+        others = i + 1 + np.flatnonzero(level[i + 1 :] != level[i])
+        same = np.broadcast_to(value[i], (len(others), config.length))
+        others = others[normalised_squared_error(same, value[others]) <= config.max_value_error]
+        if not len(others):
+            continue
+        far = total_variation(np.broadcast_to(probs[i], probs[others].shape), probs[others])
+        far = far.mean(1)
+        for j in np.argsort(-far, kind="stable")[:3]:  # a few of each segment: not all of one
+            found.append((-float(far[j]), i, int(others[j])))
+    if not found:
+        raise UserError(
+            "no two segments of different levels have close values; search more --transitions or "
+            "raise --max-value-error."
+        )
+    pairs = []
+    for _, i, j in sorted(found)[: config.candidates]:
+        error = float(normalised_squared_error(value[i], value[j]))
+        variation = np.asarray(total_variation(probs[i], probs[j]), np.float64)
+        unknown = np.full(config.length, np.nan)
+        pairs.append(Pair((int(starts[i]), int(starts[j])), error, variation, unknown))
+    return pairs
+
+
+def _with_states(pair: Pair, states: Looked, length: int) -> Pair:
+    cosine = [
+        state_cosine(states[pair.rows[0] + t], states[pair.rows[1] + t]) for t in range(length)
+    ]
+    return Pair(pair.rows, pair.value_error, pair.variation, np.array(cosine))
+
+
+def state_cosine(one: bytes, two: bytes) -> float:
+    """Cosine similarity of two latent states as byte vectors, the shorter one padded with 0."""
+    size = max(len(one), len(two))
+    padded = np.zeros((2, size))
+    for row, state in zip(padded, (one, two), strict=True):
+        row[: len(state)] = np.frombuffer(state, np.uint8)
+    return -float(cosine_distance(padded[0], padded[1]))
+
+
+def _write(
+    config: SimilarConfig,
+    recording: Recording,
+    plays: Plays,
+    best: Pair,
+    frames: Looked,
+    inputs: dict[str, str],
+    n_segments: int,
+    n_compared: int,
+) -> None:
+    from gsf.reporting import plots
+    from gsf.reporting.plots_similar import similar_segments
+
+    facts = describe(plays, best, config.length) | {
+        "game": recording.game,
+        "values": "gvf" if config.gvf else f"logged return, gamma {config.gamma:g}",
+        "n_segments": n_segments,
+        "n_states_compared": n_compared,
+    }
+    rows = [[frames[row + t] for t in range(config.length)] for row in best.rows]
+    with atomic_directory(config.out) as out:
+        plots.save(similar_segments(facts, rows), out / "similar")
+        (out / "similar.json").write_text(json.dumps(facts, indent=1) + "\n")
+        write_manifest(
+            out, KIND, FORMAT, config=to_json(config), inputs=inputs, game=recording.game
+        )
+    print(
+        f"{config.out}: {recording.game} levels {facts['segments'][0]['level']} and "
+        f"{facts['segments'][1]['level']}: state similarity {facts['state_cosine']:.3f}, value "
+        f"error {facts['value_error']:.4f}, total variation {facts['total_variation']:.3f}"
+    )
+
+
+def describe(plays: Plays, pair: Pair, length: int) -> dict[str, Any]:
+    """Everything the figure shows, as JSON."""
+    described = []
+    for row in pair.rows:
+        rows = np.arange(row, row + length)
+        described.append(
+            {
+                "level": int(plays.level[row]),
+                "take": int(plays.take[row]),
+                "slot": int(plays.slot[row]),
+                "step": int(plays.step[row]),
+                "value": [round(float(x), 6) for x in plays.value[rows]],
+                "action": plays.action[rows].astype(int).tolist(),
+                "probs": [[round(float(p), 6) for p in x] for x in plays.probs[rows]],
+            }
+        )
+    return {
+        "segments": described,
+        "state_cosine": round(float(pair.cosine.mean()), 6),
+        "value_error": round(pair.value_error, 6),
+        "total_variation": round(float(pair.variation.mean()), 6),
+        "total_variation_by_step": [round(float(x), 6) for x in pair.variation],
+        "score": round(pair.score, 6),
+    }

@@ -1,0 +1,322 @@
+"""Facts about the 16 Procgen games (easy): step limits, score ranges, returns to compare with."""
+
+import contextlib
+import functools
+import io
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from gsf.core.errors import UserError
+
+N_ACTIONS = 15  # Procgen's own ids: pairs of arrow keys (4: none), then the keys D A W S Q E
+
+
+# Actions that lead to the same future from every state, the plainest first; all others differ.
+_RIGHT_LEFT_JUMP = ((4, 3, 9, 10, 11, 12, 13, 14), (1, 0), (7, 6))
+
+
+_EIGHT_WAYS = ((4, 9, 10, 11, 12, 13, 14),)
+
+
+_EIGHT_WAYS_AND_FIRE = ((4, 10, 11, 12, 13, 14),)
+
+
+_FOUR_WAYS = ((4, 9, 10, 11, 12, 13, 14), (1, 0, 2), (7, 6, 8))
+
+
+_RIGHT_LEFT_FIRE = ((4, 3, 5, 10, 11, 12, 13, 14), (1, 0, 2), (7, 6, 8))
+
+
+_SAME = {
+    "bigfish": _EIGHT_WAYS,
+    "bossfight": _EIGHT_WAYS_AND_FIRE,
+    "caveflyer": _EIGHT_WAYS_AND_FIRE,
+    "chaser": _EIGHT_WAYS,
+    "climber": _RIGHT_LEFT_JUMP,
+    "coinrun": _RIGHT_LEFT_JUMP,
+    "dodgeball": _EIGHT_WAYS_AND_FIRE,
+    "fruitbot": _RIGHT_LEFT_FIRE,
+    "heist": _EIGHT_WAYS,
+    "jumper": _RIGHT_LEFT_JUMP,
+    "leaper": _FOUR_WAYS,
+    "maze": _FOUR_WAYS,
+    "miner": _FOUR_WAYS,
+    "ninja": ((4, 3), (1, 0), (7, 6), (9, 13, 14)),
+    "plunder": _RIGHT_LEFT_FIRE,
+    "starpilot": ((9, 11, 12, 13, 14),),
+}
+
+
+def distinct_actions(game: str) -> NDArray[np.int64]:
+    """Ids of the actions that differ in what follows, one of each class, ascending."""
+    find_game(game)
+    repeated = {action for same in _SAME[game] for action in same[1:]}
+    return np.array([action for action in range(N_ACTIONS) if action not in repeated])
+
+
+def action_classes(game: str) -> NDArray[np.int64]:
+    """Of each of Procgen's 15 ids, the position in `distinct_actions` of the one it equals."""
+    plain = np.arange(N_ACTIONS)
+    for same in _SAME[game]:
+        plain[list(same)] = same[0]
+    return np.searchsorted(distinct_actions(game), plain)
+
+
+@dataclass(frozen=True)
+class Game:
+    step_limit: int
+    score_min: float  # the range of min-max scores
+    score_max: float
+    ppo_seen: float  # PPO after 25M frames on 200 levels, on those levels and on unseen ones
+    ppo_unseen: float
+    random: float  # uniform play, one episode on each of levels 0..199 (docs/results/random.csv)
+
+
+GAMES = {
+    "bigfish": Game(6000, 1, 40, 12.1, 4.8, 0.97),
+    "bossfight": Game(4000, 0.5, 13, 8.3, 7.6, 0.06),
+    "caveflyer": Game(1000, 3.5, 12, 7.2, 5.3, 2.46),
+    "chaser": Game(1000, 0.5, 13, 6.6, 5.9, 0.66),
+    "climber": Game(1000, 2, 12.6, 8.6, 5.9, 2.42),
+    "coinrun": Game(1000, 5, 10, 9.5, 8.7, 2.6),
+    "dodgeball": Game(1000, 1.5, 19, 5.0, 1.9, 0.64),
+    "fruitbot": Game(1000, -1.5, 32.4, 29.7, 26.5, -2.23),
+    "heist": Game(1000, 3.5, 10, 7.9, 2.8, 3.4),
+    "jumper": Game(1000, 3, 10, 8.6, 5.7, 3.6),
+    "leaper": Game(500, 3, 10, 6.2, 5.8, 2.6),
+    "maze": Game(500, 5, 10, 9.3, 5.5, 4.4),
+    "miner": Game(1000, 1.5, 13, 12.8, 9.4, 1.5),
+    "ninja": Game(1000, 3.5, 10, 7.7, 5.8, 2.45),
+    "plunder": Game(4000, 4.5, 30, 5.3, 4.6, 4.09),
+    "starpilot": Game(1000, 2.5, 64, 30.0, 23.8, 1.62),
+}
+
+
+def find_game(name: str) -> Game:
+    if name not in GAMES:
+        raise UserError(f"unknown game {name!r}; Procgen has {', '.join(GAMES)}.")
+    return GAMES[name]
+
+
+OBS_SHAPE = (64, 64, 3)
+
+
+Difficulty = Literal["easy", "hard"]
+
+
+Levels = range | Sequence[int]
+
+
+def make_env(
+    game: str,
+    levels: Levels,
+    n_envs: int,
+    seed: int,
+    *,
+    difficulty: Difficulty = "easy",
+    threads: int | None = None,
+    copy: bool = True,
+) -> "ProcgenVectorEnv":
+    """`copy=False` lends Procgen's own buffers, overwritten by the next step."""
+    return ProcgenVectorEnv(
+        game, levels, n_envs, seed, difficulty=difficulty, threads=threads, copy=copy
+    )
+
+
+class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
+    """`info["level"]` is the level of the observation returned, `info["prev_level"]` the level
+    the action was taken in, `info["completed"]` whether an episode that ended was won."""
+
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012 (Gymnasium's interface)
+
+    def __init__(
+        self,
+        game: str,
+        levels: Levels,
+        n_envs: int,
+        seed: int,
+        *,
+        difficulty: Difficulty = "easy",
+        threads: int | None = None,
+        copy: bool = True,
+    ) -> None:
+        self.game, self.difficulty, self.seed = game, difficulty, seed
+        self.step_limit = find_game(game).step_limit
+        self.levels = _checked_levels(levels)
+        if n_envs < 1:
+            raise UserError(f"n_envs must be positive, got {n_envs}.")
+        if self._listed and n_envs > len(self.levels):
+            raise UserError(
+                f"{n_envs} envs for a list of {len(self.levels)} levels would leave slots "
+                f"without a level; use at most {len(self.levels)}."
+            )
+        self.num_envs = n_envs
+        self.single_observation_space = gymnasium.spaces.Box(0, 255, OBS_SHAPE, np.uint8)
+        self.single_action_space = gymnasium.spaces.Discrete(N_ACTIONS)
+        self.observation_space = batch_space(self.single_observation_space, n_envs)
+        self.action_space = batch_space(self.single_action_space, n_envs)
+        self._threads = os.cpu_count() or 1 if threads is None else threads
+        self._copy = copy
+        self._start()
+
+    @property
+    def _listed(self) -> bool:
+        return not isinstance(self.levels, range)
+
+    def _start(self) -> None:
+        if isinstance(self.levels, range):
+            first, count = self.levels.start, len(self.levels)
+        else:
+            first, count = self.levels[0], 1
+        self._procgen = _procgen_env(
+            self.num_envs, self.game, self.difficulty, first, count, self.seed, self._threads
+        )
+        self._length = np.zeros(self.num_envs, np.int32)  # steps taken in the current episode
+        self._turn = np.zeros(self.num_envs, np.int64)  # episodes begun by each slot, in a list
+        if self._listed:
+            self._begin_level(range(self.num_envs))
+        self._procgen.observe()
+        self._fresh = True
+
+    def _begin_level(self, slots: Sequence[int] | range) -> None:
+        """Puts each slot at the start of the next level assigned to it."""
+        for slot in slots:
+            assigned = self.levels[slot :: self.num_envs]
+            level = assigned[self._turn[slot] % len(assigned)]
+            self._set_state(slot, initial_state(self.game, level, self.difficulty))
+            self._turn[slot] += 1
+
+    def _set_state(self, slot: int, state: bytes) -> None:
+        self._procgen.call_c_func("set_state", slot, state, len(state))
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+        if not (self._fresh and seed in (None, self.seed)):
+            self.seed = self.seed if seed is None else seed
+            self._procgen.close()
+            self._start()
+        self._fresh = False
+        obs, level = self.observe()
+        return obs, {"level": level}
+
+    def observe(self) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+        """The current observations and their levels, without a step."""
+        return self._obs(), self._level()
+
+    def step(
+        self, actions: NDArray[Any]
+    ) -> tuple[NDArray[np.uint8], NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
+        self._fresh = False
+        prev_level = self._level()
+        self._procgen.act(np.asarray(actions))
+        reward, _, first = self._procgen.observe()
+        reward, ended = reward.copy(), first.copy()
+        # gym3 lends these buffers; its get_info() would build a dict per env on every step.
+        completed = ended & self._procgen._info["prev_level_complete"].astype(bool)
+        self._length += 1
+        truncated = ended & (self._length == self.step_limit) & ~completed
+        self._length[ended] = 0
+        if self._listed and ended.any():
+            self._begin_level(np.flatnonzero(ended).tolist())
+            self._procgen.observe()
+        info = {"level": self._level(), "prev_level": prev_level, "completed": completed}
+        return self._obs(), reward, ended & ~truncated, truncated, info
+
+    def _obs(self) -> NDArray[np.uint8]:
+        obs: NDArray[np.uint8] = self._procgen._ob["rgb"]
+        return obs.copy() if self._copy else obs
+
+    def _level(self) -> NDArray[np.int32]:
+        level: NDArray[np.int32] = self._procgen._info["level_seed"]
+        return level.copy()
+
+    def latent_state(self) -> list[bytes]:
+        """Procgen's whole memory of each slot, as the paper's appendix compares it."""
+        states: list[bytes] = self._procgen.get_state()
+        return states
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that `load_state_dict` needs to go on bit for bit, in another process too."""
+        return {
+            "states": self.latent_state(),
+            "length": self._length.tolist(),
+            "turn": self._turn.tolist(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for slot, latent in enumerate(state["states"]):
+            self._set_state(slot, latent)
+        self._length[:] = state["length"]
+        self._turn[:] = state["turn"]
+        self._procgen.observe()
+        self._fresh = False
+
+    def close_extras(self, **kwargs: Any) -> None:
+        self._procgen.close()
+
+
+@functools.lru_cache(maxsize=1024)
+def initial_state(game: str, level: int, difficulty: Difficulty = "easy") -> bytes:
+    """The latent state in which the level begins, from an env that has no other level."""
+    env = _procgen_env(1, game, difficulty, level, 1, seed=0, threads=0)
+    env.observe()
+    state: bytes = env.get_state()[0]
+    env.close()
+    return state
+
+
+def _procgen_env(
+    n_envs: int,
+    game: str,
+    difficulty: Difficulty,
+    first_level: int,
+    n_levels: int,
+    seed: int,
+    threads: int,
+) -> Any:
+    env = _procgen()(
+        num=n_envs,
+        env_name=game,
+        distribution_mode=difficulty,
+        paint_vel_info=False,
+        start_level=first_level,
+        num_levels=n_levels,
+        rand_seed=seed,
+        num_threads=threads,
+    )
+    env._reuse_arrays = True  # gym3 would copy every frame on every look at it
+    return env
+
+
+@functools.cache
+def _procgen() -> Any:
+    # Importing gym writes a banner about its own end, and procgen leaves a file open.
+    with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings(action="ignore"):
+        try:
+            from procgen import ProcgenGym3Env
+        except ImportError as error:
+            raise UserError(f"Procgen is not installed here ({error}): pip install gsf.") from None
+    return ProcgenGym3Env
+
+
+def _checked_levels(levels: Levels) -> Levels:
+    """A range of consecutive levels as it is, anything else as a list of exact levels."""
+    chosen = levels if isinstance(levels, range) and levels.step == 1 else list(map(int, levels))
+    if len(chosen) == 0:
+        raise UserError("levels is empty; give at least one level seed.")
+    if min(chosen) < 0 or max(chosen) >= 2**31 - 1:
+        raise UserError(
+            f"level seeds lie in 0..{2**31 - 2}, got {min(chosen)}..{max(chosen)}; "
+            "Procgen knows no others."
+        )
+    return chosen

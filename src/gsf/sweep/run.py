@@ -1,0 +1,379 @@
+"""Stage: everything, for games x methods x seeds, here or on a Ray cluster.
+
+Out: <game>/dataset, gvf-*, labels-*, <method>/seed<k> (runs with their returns.csv), report/; with
+--tune also tuning/<game>/<method>/trial<k> and tuning/trials.csv. Every stage is skipped where its
+output is complete and resumed where it was killed, so that the same command goes on. A run that
+fails is named in the table; the others go on.
+"""
+
+import contextlib
+import itertools
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from gsf.behaviour.policy import load_policy
+from gsf.core.errors import UserError
+from gsf.core.files import write_atomic
+from gsf.core.logs import console
+from gsf.core.options import from_json, require_positive, to_json
+from gsf.core.presets import Preset, preset_values
+from gsf.core.stage import write_manifest
+from gsf.data.materialise import MaterialiseConfig, materialise
+from gsf.data.recording import SHIPPED, Recording, list_shipped
+from gsf.evaluation.evaluate import EvaluateConfig, evaluate
+from gsf.evaluation.rows import MODES
+from gsf.gvf import cumulants
+from gsf.gvf.fit import FitConfig, fit
+from gsf.gvf.label import LabelConfig, label
+from gsf.learn import losses
+from gsf.learn.train import TrainConfig, train
+from gsf.reporting import stats
+from gsf.reporting.returns import gather
+from gsf.reporting.scores import scores
+from gsf.suites.procgen import GAMES, find_game
+from gsf.sweep import tune
+from gsf.sweep.spread import spread
+
+STAGES: dict[str, Any] = {
+    "materialise": MaterialiseConfig,
+    "fit": FitConfig,
+    "label": LabelConfig,
+    "train": TrainConfig,
+    "evaluate": EvaluateConfig,
+}
+TUNING_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Compare methods: materialise, fit, label, train, evaluate and report, resumable."""
+
+    out: Path = Path("results/run")
+    """Directory of all results; the same command goes on where it was stopped."""
+    preset: Preset = "laptop"
+    """Sizes of every stage: smoke (a minute), laptop (15 minutes), study (CPU days), paper."""
+    games: tuple[str, ...] = ()
+    """Games; by default all with a shipped recording."""
+    methods: tuple[str, ...] = ("bc", "cql", "gsf-reward")
+    """Methods (`all` for every one)."""
+    seeds: int = 1
+    """Seeds 0..seeds-1 of every method."""
+    recordings: tuple[str, ...] = ()
+    """Recording files, or names of shipped ones (coinrun-early); each says its game itself."""
+    set: tuple[str, ...] = ()
+    """Any option of a stage or a loss: train.grad_steps=1000 fit.gamma=0.9 gsf.tau=0.1 ..."""
+    tune: int | None = None
+    """First try four settings of every method for so many gradient steps; a game's validation
+    levels choose. What --set says stays as it is."""
+    workers: int = 1
+    """Runs at a time, each in a process with its share of the cores; each writes <run>.log."""
+    ray: bool = False
+    """Spread the runs over a Ray cluster (pip install 'gsf[cluster]') that shares this disk."""
+    report: bool = True
+    """Write report.html at the end."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "seeds", "tune", "workers")
+        for word in self.set:
+            _parse_setting(word)
+
+    def stage(self, name: str, loss: str | None = None, **given: Any) -> Any:
+        """A stage's options: its defaults, the preset's, those given, then --set."""
+        chosen = to_json(STAGES[name](**{**preset_values(name, self.preset), **given}))
+        for owner, option, value in map(_parse_setting, self.set):
+            if owner == name:
+                chosen[option] = value
+            elif owner == loss:
+                chosen["loss"] = {**(chosen["loss"] or {}), option: value}
+        return from_json(STAGES[name], chosen)
+
+
+def _parse_setting(word: str) -> tuple[str, str, Any]:
+    key, given, text = word.partition("=")
+    owner, _, option = key.partition(".")
+    owners = [*STAGES, *losses.names()]
+    if not (given and option and owner in owners):
+        raise UserError(
+            f"--set {word} is not owner.option=value with an owner among {', '.join(owners)}."
+        )
+    known = [field.name for field in fields(STAGES.get(owner) or losses.find(owner).Config)]
+    if option not in known:
+        raise UserError(f"--set {word}: {owner} has no option {option}, but {', '.join(known)}.")
+    try:
+        return owner, option, json.loads(text)
+    except ValueError:
+        return owner, option, text
+
+
+@dataclass(frozen=True)
+class Job:
+    """One method and seed on one game's dataset."""
+
+    game: str
+    method: str
+    seed: int
+    home: Path  # directory of the game
+    out: Path  # directory of the run
+    config: RunConfig
+
+    def __str__(self) -> str:
+        return f"{self.game} {self.method} {self.out.name}"
+
+    def __call__(self) -> str | None:
+        """Trains and evaluates; returns what went wrong, if it is the run's own fault."""
+        try:
+            labels = self.labels()
+            loss, _ = losses.parse_method(self.method)
+            run = train(
+                self.config.stage(
+                    "train",
+                    loss,
+                    dataset=self.home / "dataset",
+                    out=self.out,
+                    labels=labels,
+                    method=self.method,
+                    seed=self.seed,
+                )
+            )
+            evaluate(self.config.stage("evaluate", agent=str(run)))
+        except UserError as error:
+            return str(error)
+        return None
+
+    @property
+    def _fit(self) -> FitConfig | None:
+        """The fit whose labels the method needs: one for all seeds, unless chance has a part."""
+        _, cumulant = losses.parse_method(self.method)
+        if cumulant is None:
+            return None
+        fitted: FitConfig = self.config.stage("fit", dataset=self.home / "dataset", out=Path())
+        by_chance = fitted.estimator == "td" or cumulants.find(cumulant).random
+        seed, ending = (self.seed, f"-seed{self.seed}") if by_chance else (0, "")
+        name = f"gvf-{cumulant}-{fitted.estimator}{ending}"
+        return replace(fitted, cumulant=cumulant, seed=seed, out=self.home / name)
+
+    @property
+    def fitted(self) -> Path | None:
+        """Where that fit is, whoever makes it."""
+        return None if self._fit is None else self._fit.out
+
+    def labels(self) -> Path | None:
+        if self._fit is None:
+            return None
+        gvf = fit(self._fit)
+        out = gvf.with_name(gvf.name.replace("gvf-", "labels-", 1))
+        return label(self.config.stage("label", gvf=gvf, out=out))
+
+
+def run(config: RunConfig) -> Path:
+    methods = _methods(config.methods)
+    if config.tune and not config.stage("evaluate", agent="").n_validation:
+        raise UserError("--tune needs validation levels: add evaluate.n_validation=50 to --set.")
+    if config.tune and config.stage("train", dataset=Path(), out=Path()).released:
+        raise UserError("--tune would undo train.released=true; leave one of them out.")
+    recordings = _recordings(config)
+    for game, recording in recordings.items():
+        home = config.out / game
+        materialise(config.stage("materialise", recording=recording, out=home / "dataset"))
+        _reference_rows(config, game, recording)
+    chosen = _tune(config, list(recordings), methods) if config.tune else {}
+    jobs = [
+        Job(
+            game,
+            method,
+            seed,
+            config.out / game,
+            config.out / game / method / f"seed{seed}",
+            replace(config, set=(*chosen.get((game, method), ()), *config.set)),
+        )
+        for seed, game, method in itertools.product(range(config.seeds), recordings, methods)
+    ]
+    failures = _do(jobs, config)
+    for job, failure in failures.items():
+        console.print(f"[red]failed:[/] {job}: {failure}", soft_wrap=True)
+    print_summary(config.out)
+    if config.report:
+        from gsf.reporting.report import ReportConfig, report
+
+        page = report(
+            ReportConfig(
+                runs=(config.out,),
+                out=config.out / "report",
+                games=tuple(recordings),
+                methods=methods,
+                seeds=config.seeds,
+            )
+        )
+        print(f"open {page}")
+    if failures:
+        raise UserError(f"{len(failures)} of {len(jobs)} runs failed; the others are in the table.")
+    return config.out
+
+
+def _tune(
+    config: RunConfig, games: Sequence[str], methods: Sequence[str]
+) -> dict[tuple[str, str], tuple[str, ...]]:
+    """(game, method) -> the settings that did best on the game's validation levels."""
+    out = config.out / "tuning"
+    if not (out / "manifest.json").is_file():  # it keeps these runs out of reports
+        write_manifest(out, "tuning", TUNING_FORMAT, config={}, inputs={})
+    fixed = (
+        *config.set,
+        f"train.grad_steps={config.tune}",
+        "train.keep=1",
+        "evaluate.all=false",
+        'evaluate.splits=["validation"]',
+    )
+    jobs = {
+        Job(
+            game,
+            method,
+            tune.SEED,
+            config.out / game,
+            out / game / method / f"trial{number}",
+            replace(config, set=(*trial, *fixed)),
+        ): (number, trial)
+        for game, method in itertools.product(games, methods)
+        for number, trial in enumerate(_trials(config, method))
+    }
+    failures = _do(list(jobs), config)
+    for job, failure in failures.items():  # a setting that breaks is named, and not chosen
+        console.print(f"[red]failed:[/] tuning {job}: {failure}", soft_wrap=True)
+    rows = [
+        pd.read_csv(job.out / "returns.csv").assign(trial=number, setting=" ".join(trial))
+        for job, (number, trial) in jobs.items()
+        if job not in failures
+    ]
+    if not rows:
+        raise UserError("every trial of the tuning failed; the reasons are above.")
+    assert config.tune is not None
+    table = tune.choose(pd.concat(rows), config.tune)
+    write_atomic(out / "trials.csv", table.to_csv(index=False))
+    best = table.loc[table["chosen"], ["game", "method", "setting"]].to_numpy().tolist()
+    for game, method, setting in best:
+        console.print(f"tuned {game} {method}: {setting}", highlight=False)
+    return {(game, method): tuple(setting.split()) for game, method, setting in best}
+
+
+def _trials(config: RunConfig, method: str) -> list[tuple[str, ...]]:
+    """The method's trials, less what --set has decided."""
+    decided = {word.partition("=")[0] for word in config.set}
+    found = tune.trials(config.stage("train", dataset=Path(), out=Path(), method=method))
+    left = (tuple(w for w in trial if w.partition("=")[0] not in decided) for trial in found)
+    return list(dict.fromkeys(left))
+
+
+def _do(jobs: Sequence[Job], config: RunConfig) -> dict[Job, str]:
+    """Runs the jobs; returns the reasons of those that failed."""
+    if config.ray or config.workers > 1:
+        by_fit = {job.fitted: job for job in jobs if job.fitted}
+        wanted = Counter(job.fitted for job in jobs)
+        for job in (job for fitted, job in by_fit.items() if wanted[fitted] > 1):
+            with contextlib.suppress(UserError):  # the job itself will say so
+                job.labels()  # that several jobs would race for
+    return spread(jobs, config.workers, config.ray)
+
+
+def _recordings(config: RunConfig) -> dict[str, str]:
+    """Game -> recording, of the games asked for."""
+    given = config.recordings or tuple(p.stem for p in list_shipped() if p.stem in GAMES)
+    found: dict[str, str] = {}
+    for name in given:
+        game = Recording.load(name).game
+        if game in found:
+            raise UserError(
+                f"{found[game]} and {name} are both of {game}; `gsf data join` makes them one."
+            )
+        found[game] = name
+    games = config.games or tuple(found)
+    if not games:
+        raise UserError("no recordings are shipped with this build; name some with --recordings.")
+    for game in games:
+        find_game(game)
+        if game not in found:
+            raise UserError(
+                f"no recording of {game} is shipped; make one with `gsf collect --game {game}` "
+                "and name it with --recordings."
+            )
+    return {game: found[game] for game in games}
+
+
+def _methods(asked: tuple[str, ...]) -> tuple[str, ...]:
+    methods = tuple(all_methods()) if asked == ("all",) else asked
+    for method in methods:
+        losses.parse_method(method)
+    return methods
+
+
+def all_methods() -> list[str]:
+    """Every method there is, a loss on labels once per built-in cumulant."""
+    found = ["bc", "cql"]
+    for name in losses.names():
+        by_labels = "labels" in losses.find(name).needs
+        found += [f"{name}-{c}" for c in cumulants.names()] if by_labels else [name]
+    return found
+
+
+def _reference_rows(config: RunConfig, game: str, recording: str) -> None:
+    """Random play and, where its weights are at hand, the policy that was recorded."""
+    data = config.out / game / "dataset"
+    out = config.out / game / "random" / "returns.csv"
+    config = replace(config, set=(*config.set, "evaluate.all=false"))  # they have one network
+    evaluate(config.stage("evaluate", agent="random", game=game, dataset=data, out=out))
+    policy = _policy_of(recording)
+    if policy is None:
+        console.print(f"the policy that played {recording} is not at hand: no behaviour row.")
+        return
+    out = config.out / game / "behaviour" / "returns.csv"
+    evaluate(config.stage("evaluate", agent=str(policy), dataset=data, out=out))
+
+
+def _policy_of(recording: str) -> Path | None:
+    """The shipped policy, or the one beside a recording if it is the one that was recorded."""
+    shipped, beside = SHIPPED / f"{recording}.policy.pt", Path(recording).with_name("policy.pt")
+    if shipped.is_file():
+        return shipped
+    played = {take.policy.get("digest") for take in Recording.load(recording).takes}
+    if beside.is_file() and {load_policy(beside).provenance["digest"]} == played:
+        return beside
+    return None
+
+
+def print_summary(out: Path) -> None:
+    """Returns of every method on seen and unseen levels, with intervals, failures not hidden."""
+    rows, problems = gather([out])
+    if len(rows):
+        titles = {"seen": "seen levels", "unseen": "unseen levels"}
+        splits = {split: title for split, title in titles.items() if split in set(rows["split"])}
+        for mode in MODES:
+            table = Table(
+                title=f"mean return, {mode} actions, 95 % intervals over seeds and levels"
+            )
+            for heading in ("game", "method", *splits.values(), "seeds"):
+                table.add_column(heading)
+            for cells in _summary_cells(rows, mode, list(splits)):
+                table.add_row(*cells)
+            Console().print(table)
+    for problem in problems:
+        console.print(f"[yellow]{problem}[/]", soft_wrap=True, highlight=False)
+
+
+def _summary_cells(rows: pd.DataFrame, mode: str, splits: list[str]) -> list[list[str]]:
+    found: dict[tuple[str, str, int], dict[str, str]] = {}
+    for split in splits:
+        tidy = stats.per_game(stats.bootstrap(scores(rows, split, mode)), raw=True)
+        for row in tidy.to_dict("records"):
+            cell = f"{row['value']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
+            found.setdefault((row["game"], row["method"], row["n_seeds"]), {})[split] = cell
+    return [
+        [game, method, *(cells.get(split, "-") for split in splits), str(n_seeds)]
+        for (game, method, n_seeds), cells in found.items()
+    ]

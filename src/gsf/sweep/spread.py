@@ -1,0 +1,132 @@
+"""How independent jobs are run: one after another, in processes, or on Ray (its only import).
+
+In: jobs, each a picklable callable that returns what went wrong, if anything. Out: the reasons. A
+job that crashes is one that went wrong: the others go on.
+"""
+
+import contextlib
+import multiprocessing
+import os
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from gsf.core.errors import UserError
+from gsf.core.logs import console, progress
+
+
+class Work(Protocol):
+    @property
+    def out(self) -> Path: ...
+
+    def __call__(self) -> str | None: ...
+
+
+Job = TypeVar("Job", bound=Work)
+
+
+def spread(jobs: Sequence[Job], workers: int = 1, ray: bool = False) -> dict[Job, str]:
+    """Runs all jobs; returns the reasons of those that failed."""
+    if ray:
+        reasons = _on_ray(jobs)
+    elif workers > 1:
+        reasons = _in_processes(jobs, workers)
+    else:
+        reasons = list(_here(jobs))
+    return {job: reason for job, reason in zip(jobs, reasons, strict=True) if reason}
+
+
+def _attempt(job: Work) -> str | None:
+    try:
+        return job()
+    except OSError as error:  # a full disk, a file that is gone
+        return str(error)
+    except Exception as error:
+        console.print_exception()
+        return f"{type(error).__name__}: {error}"
+
+
+def _here(jobs: Sequence[Job]) -> Iterator[str | None]:
+    for number, job in enumerate(jobs, 1):
+        console.rule(f"{number}/{len(jobs)} {job}")
+        yield _attempt(job)
+
+
+def _in_processes(jobs: Sequence[Job], workers: int) -> list[str | None]:
+    """A process for each job, so many at a time; what it would have shown goes into its log."""
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    waiting = list(reversed(jobs))
+    running: dict[Connection, tuple[Job, BaseProcess]] = {}
+    reasons: dict[Job, str | None] = {}
+    with progress(f"{workers} at a time", len(jobs), "runs") as advance:
+        try:
+            while waiting or running:
+                while waiting and len(running) < workers:
+                    job = waiting.pop()
+                    answer, process = _start(job, threads)
+                    running[answer] = job, process
+                ready = wait(list(running))
+                for answer in [answer for answer in running if answer in ready]:
+                    job, process = running.pop(answer)
+                    reasons[job] = _outcome(job, answer, process)
+                    advance(len(reasons), last=str(job))
+        finally:  # an interrupted job goes on from its checkpoint the next time
+            for _, process in running.values():
+                process.terminate()
+    return [reasons[job] for job in jobs]
+
+
+def _start(job: Work, threads: int) -> tuple[Connection, BaseProcess]:
+    """The process of a job, and where it will answer."""
+    context = multiprocessing.get_context("spawn")  # a fork would inherit torch's threads
+    answer, to_us = context.Pipe(duplex=False)
+    process = context.Process(target=_run_logged, args=(job, threads, to_us))
+    process.start()
+    to_us.close()  # the process has its own: when it dies, we read the end
+    return answer, process
+
+
+def _outcome(job: Work, answer: Connection, process: BaseProcess) -> str | None:
+    try:
+        reason: str | None = answer.recv()
+    except EOFError:
+        process.join()
+        reason = f"its process ended with code {process.exitcode}; see {_log(job)}"
+    answer.close()
+    process.join()
+    return reason
+
+
+def _log(job: Work) -> Path:
+    return job.out.with_name(f"{job.out.name}.log")
+
+
+def _run_logged(job: Work, threads: int, answer: Connection) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
+    _log(job).parent.mkdir(parents=True, exist_ok=True)
+    with open(_log(job), "a") as file, contextlib.redirect_stdout(file):
+        console.file = file
+        with contextlib.suppress(KeyboardInterrupt):  # the process that started us says so
+            answer.send(_attempt(job))
+
+
+def _on_ray(jobs: Sequence[Job]) -> list[str | None]:
+    try:
+        import ray
+    except ImportError:
+        raise UserError("--ray needs Ray: pip install 'gsf[cluster]'.") from None
+    ray.init(ignore_reinit_error=True)
+    resources = ray.cluster_resources()
+    n_gpus = 1 if resources.get("GPU") else 0  # a task that asks for none gets none
+    remote = ray.remote(num_gpus=n_gpus)(_attempt)
+    reasons: list[str | None] = []
+    for answer in [remote.remote(job) for job in jobs]:
+        try:
+            reasons.append(ray.get(answer))
+        except ray.exceptions.RayError as error:  # its process or its machine is gone
+            reasons.append(f"{type(error).__name__}: {error}")
+    return reasons

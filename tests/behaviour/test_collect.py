@@ -1,0 +1,245 @@
+"""gsf collect on real Procgen: killed and resumed to the same bits, recorded as the spec says."""
+
+import dataclasses
+import json
+import multiprocessing
+import random
+import signal
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from gsf.behaviour.collect import CollectConfig, collect
+from gsf.behaviour.policy import load_policy, save_policy
+from gsf.behaviour.ppo import PPO, ActorCritic
+from gsf.core.errors import UserError
+from gsf.core.files import load_checkpoint
+from gsf.core.logs import read_metrics
+from gsf.core.stage import read_manifest
+from gsf.data.recording import Recording, Replay
+from gsf.suites.procgen import make_env
+
+TINY = {
+    "game": "fruitbot",
+    "frames": 1536,
+    "transitions": 4 * 2100,
+    "n_envs": 4,
+    "n_steps": 32,
+    "minibatches": 2,
+    "epochs": 1,
+    "encoder": "nature",
+    "n_levels": 8,
+    "checkpoint_seconds": 0.0,
+    "device": "cpu",
+    "tensorboard": False,
+}
+# Forks from a process that has imported torch already: a start costs little.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["gsf.behaviour.collect", "torch._dynamo"])
+
+
+def run(config):
+    torch.set_num_threads(1)
+    collect(config)
+
+
+def start(config):
+    process = PROCESSES.Process(target=run, args=(config,))
+    process.start()
+    return process
+
+
+def kill_when(process, ready):
+    """SIGKILL, at some moment after `ready()`."""
+    while not ready():
+        assert process.is_alive()
+        time.sleep(0.002)
+    time.sleep(random.uniform(0, 0.03))
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL, "it was over before it could be killed"
+
+
+def test_killed_and_started_again_it_comes_to_the_same_bits(tmp_path):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    config = CollectConfig(**TINY, out=killed)
+
+    def n_rows():
+        return len(read_metrics(killed / "metrics.jsonl"))
+
+    kill_when(start(config), lambda: n_rows() >= random.randint(1, 3))
+    at_kill = n_rows()
+    kill_when(start(config), lambda: n_rows() >= at_kill + 1)
+    assert not (killed / "policy.pt").exists()
+    kill_when(start(config), (killed / "recording.pt").exists)
+    assert not (killed / "DONE").exists()
+    last = start(config)
+    collect(dataclasses.replace(config, out=whole))
+    last.join()
+    assert last.exitcode == 0
+
+    one, other = (load_checkpoint(path / "checkpoint.pt") for path in (whole, killed))
+    for name, weight in one["net"].items():
+        assert torch.equal(weight, other["net"][name]), name
+    for one_state, other_state in zip(
+        one["optimizer"]["state"].values(), other["optimizer"]["state"].values(), strict=True
+    ):
+        assert all(torch.equal(one_state[k], other_state[k]) for k in one_state)
+    assert one["rng"] == other["rng"]
+    for name in ("policy.pt", "fruitbot.gsfrec", "manifest.json", "DONE"):
+        assert (whole / name).read_bytes() == (killed / name).read_bytes(), name
+    curves = [read_metrics(path / "metrics.jsonl") for path in (whole, killed)]
+    for a, b in zip(*curves, strict=True):
+        timeless = set(a) - {"ppo/seconds", "ppo/frames_per_second"}
+        assert {k: a[k] for k in timeless} == {k: b[k] for k in timeless}
+    assert [row["step"] for row in curves[0]] == list(range(128, 1537, 128))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    out = tmp_path_factory.mktemp("trained")
+    config = CollectConfig(
+        **TINY | {"frames": 200, "transitions": 10, "tensorboard": True}, out=out
+    )
+    collect(config)
+    return config
+
+
+def test_what_a_finished_directory_holds(trained, capsys):
+    out = trained.out
+    manifest = read_manifest(out, "policy", 1)
+    assert manifest["frames"] == 256  # whole updates
+    assert manifest["config"]["lr"] == 5e-4
+    assert list((out / "tensorboard").iterdir())
+    names = {"entropy", "policy_loss", "value_loss", "kl", "clip_fraction"}
+    names |= {"frames_per_second", "seconds"}
+    rows = read_metrics(out / "metrics.jsonl")
+    assert {f"ppo/{name}" for name in names} | {"step"} <= set(rows[-1])
+    assert 2.6 < rows[-1]["ppo/entropy"] <= np.log(15) + 1e-6
+    recording = Recording.load(out / "fruitbot.gsfrec")
+    assert len(recording) == 12  # three steps of each env
+    provenance = recording.takes[0].policy
+    assert provenance["algorithm"] == "ppo"
+    assert provenance["frames"] == 256
+    assert provenance["digest"] == manifest["weights"]
+    assert str(out) not in json.dumps(provenance)
+
+    before = {path: path.stat().st_mtime_ns for path in out.iterdir() if path.name != ".lock"}
+    capsys.readouterr()
+    assert collect(trained) == out / "fruitbot.gsfrec"
+    assert "is there already" in capsys.readouterr().err
+    assert before == {p: p.stat().st_mtime_ns for p in before}
+
+
+def test_training_may_be_cut_short_while_it_lasts(trained, tmp_path, monkeypatch):
+    iterate = PPO.iterate
+
+    def interrupted(ppo):
+        if ppo.frames:
+            raise KeyboardInterrupt
+        return iterate(ppo)
+
+    longer = dataclasses.replace(trained, frames=10_000, out=tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(PPO, "iterate", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            collect(longer)
+    collect(dataclasses.replace(longer, frames=200))
+    assert (tmp_path / "policy.pt").read_bytes() == (trained.out / "policy.pt").read_bytes()
+
+
+def test_other_options_in_the_same_directory_are_refused(trained):
+    for option, value in (("lr", 1e-3), ("seed", 1), ("frames", 300)):
+        with pytest.raises(UserError, match=f"was begun with {option} = "):
+            collect(dataclasses.replace(trained, **{option: value}))
+    collect(dataclasses.replace(trained, checkpoint_seconds=5.0))  # decides nothing
+
+
+def test_a_directory_with_something_else_is_refused(tmp_path):
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(UserError, match="holds something else"):
+        collect(CollectConfig(**TINY, out=tmp_path))
+
+
+def test_a_trained_policy_can_be_recorded_on_other_levels(trained, tmp_path):
+    options = TINY | {"transitions": 400, "start_level": 500_000, "policy": trained.out}
+    path = collect(CollectConfig(**options, out=tmp_path / "validation"))
+    recording = Recording.load(path)
+    assert recording.levels == list(range(500_000, 500_008))
+    manifest = read_manifest(tmp_path / "validation", "recording", 1)
+    assert manifest["inputs"] == {"policy": recording.takes[0].policy["digest"]}
+    assert not (tmp_path / "validation" / "policy.pt").exists()
+    with pytest.raises(UserError, match=r"was trained on fruitbot \(easy\), not on maze"):
+        collect(CollectConfig(**options | {"game": "maze"}, out=tmp_path / "maze"))
+
+
+def test_random_play_is_uniform_and_replays(tmp_path):
+    path = collect(CollectConfig(**TINY | {"random": True, "transitions": 6000}, out=tmp_path))
+    take = Recording.load(path).takes[0]
+    assert take.policy["algorithm"] == "random"
+    assert take.epsilon == {"schedule": "constant", "first": 1.0, "last": 1.0}
+    counts = np.bincount(take.actions.ravel(), minlength=15)
+    assert np.abs(counts - 400).max() < 5 * 20
+    replay = Replay(Recording.load(path), take)
+    rewards = sum(float(block.reward.sum()) for block in replay)
+    assert rewards != 0
+    assert replay.pixel_mismatches == 0
+
+
+@pytest.mark.parametrize(("epsilon", "last"), [("decay", 0.01), ("literal", 0.1)])
+def test_exploration_follows_the_schedule(tmp_path, epsilon, last):
+    """A policy that always does 3 shows how often another action was drawn."""
+    net = ActorCritic("nature", 15)
+    with torch.no_grad():
+        net.policy.weight.zero_()
+        net.policy.bias.zero_()
+        net.policy.bias[3] = 100.0
+    made = {"game": "fruitbot", "mode": "easy", "encoder": "nature"}
+    save_policy(tmp_path / "threes.pt", net, made)
+    options = TINY | {"n_envs": 16, "n_steps": 8, "transitions": 12_800, "epsilon": epsilon}
+    out = tmp_path / epsilon
+    take = Recording.load(
+        collect(CollectConfig(**options, policy=tmp_path / "threes.pt", out=out))
+    ).takes[0]
+    other = (take.actions != 3).reshape(5, -1).mean(1)  # fifths of 2560 draws
+    expected = np.array([0.09, 0.07, 0.05, 0.03, 0.01]) if epsilon == "decay" else np.full(5, 0.1)
+    expected = expected * 14 / 15
+    assert np.abs(other - expected).max() < 5 * np.sqrt(0.1 / 2560)
+    assert other[-1] == pytest.approx(last, abs=0.02)
+    assert take.epsilon["first"] == 0.1
+    # drawn per env: in one step some explore and some do not
+    assert ((take.actions[:160] != 3).sum(1) == 16).sum() == 0
+
+
+def test_a_policy_acts_without_a_dataset(trained):
+    policy = load_policy(trained.out)
+    obs = make_env("fruitbot", range(8), 6, seed=0).reset()[0]
+    probs = policy.act_probs(obs)
+    assert probs.shape == (6, 15)
+    assert probs.sum(1) == pytest.approx(np.ones(6), abs=1e-5)
+    assert np.array_equal(probs, load_policy(trained.out / "policy.pt").act_probs(obs))
+    logits = policy.net(torch.from_numpy(obs))[0]
+    assert probs == pytest.approx(logits.softmax(1).detach().numpy(), abs=1e-6)
+
+
+def test_bad_policies_are_named(trained, tmp_path):
+    with pytest.raises(UserError, match="no policy at"):
+        load_policy(tmp_path)
+    with pytest.raises(UserError, match="is not a policy of format 1"):
+        load_policy(trained.out / "checkpoint.pt")
+    state = load_checkpoint(trained.out / "policy.pt")
+    state["net"]["policy.bias"][0] += 1.0
+    torch.save(state, tmp_path / "changed.pt")
+    with pytest.raises(UserError, match="fail their checksum"):
+        load_policy(tmp_path / "changed.pt")
+
+
+def test_impossible_requests_are_refused(tmp_path):
+    with pytest.raises(UserError, match="unknown game 'pong'"):
+        CollectConfig(game="pong")
+    with pytest.raises(UserError, match="exclude each other"):
+        CollectConfig(game="maze", random=True, policy=tmp_path)
+    with pytest.raises(UserError, match="--transitions must be positive"):
+        CollectConfig(game="maze", transitions=0)

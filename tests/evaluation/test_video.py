@@ -1,0 +1,119 @@
+"""Real Procgen: the video shows the very episode that evaluation counts."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from gsf.cli import main
+from gsf.core.errors import UserError
+from gsf.evaluation.evaluate import evaluate_agent
+from gsf.evaluation.players import Player, RandomActor
+from gsf.evaluation.video import ACTIONS, Episode, PlayConfig, play
+from gsf.suites.procgen import make_env
+from players import HashAgent, train_run, write_dataset
+
+RANDOM = {"agent": "random", "game": "starpilot", "level": 1_000_003}
+
+
+def episode(actor, tmp_path, **options):
+    player = Player(actor, "starpilot", "mine", seed=2, step=0, identity="")
+    config = PlayConfig("mine", 1_000_003, tmp_path / "video.gif", fps=5, scale=2, **options)
+    return Episode(player, config)
+
+
+@pytest.mark.parametrize("mode", ["greedy", "sampled"])
+def test_frames_are_the_observations_of_the_evaluated_episode(tmp_path, mode):
+    shown = episode(HashAgent(), tmp_path, mode=mode, caption=False)
+    frames = list(shown.frames())
+    row = evaluate_agent(HashAgent(), "starpilot", [1_000_003], mode, seed=2).iloc[0]
+    assert (shown.total, shown.length, shown.completed) == tuple(
+        row[["return", "length", "completed"]]
+    )
+    assert len(frames) == row["length"] + 5  # and a second of the last one
+    assert all(np.array_equal(frame, frames[-6]) for frame in frames[-5:])
+    env, rng = make_env("starpilot", [1_000_003], 1, seed=9), np.random.default_rng([2, 1_000_003])
+    obs, _ = env.reset()
+    for frame in frames[: row["length"]]:
+        assert frame.shape == (128, 128, 3)
+        assert np.array_equal(frame[::2, ::2], obs[0])
+        assert np.array_equal(frame[1::2, 1::2], obs[0])
+        obs = env.step(HashAgent().act(obs, mode, rng.random(1)))[0]
+
+
+def test_the_caption_is_below_and_changes(tmp_path):
+    plain = list(episode(RandomActor(), tmp_path, caption=False, max_steps=9).frames())
+    frames = list(episode(RandomActor(), tmp_path, max_steps=9).frames())
+    assert len(frames) == len(plain) == 9 + 5
+    assert all(np.array_equal(a[:128], b) for a, b in zip(frames, plain, strict=True))
+    assert len({frame[128:].tobytes() for frame in frames[:9]}) == 9
+    assert len(ACTIONS) == 15
+
+
+def test_a_gif_needs_no_extra(tmp_path, capsys):
+    out = play(PlayConfig(**RANDOM, out=tmp_path / "new" / "a.gif", max_steps=12, fps=10))
+    with Image.open(out) as image:
+        assert image.size == (384, 416)
+        assert image.n_frames > 2
+        shown = []
+        for number in range(image.n_frames):
+            image.seek(number)
+            shown.append(image.info["duration"])
+    assert sum(shown) == (12 + 10) * 100  # equal frames may be joined into a longer one
+    assert "random on starpilot level 1000003, return 0, cut off after 12 steps" in (
+        capsys.readouterr().out.replace("\n", "")
+    )
+    assert [path.name for path in out.parent.iterdir()] == ["a.gif"]
+
+
+def test_mp4(tmp_path):
+    av = pytest.importorskip("av")
+    play(PlayConfig(**RANDOM, out=tmp_path / "a.mp4", max_steps=12, fps=10, caption=False))
+    with av.open(str(tmp_path / "a.mp4")) as video:
+        frames = [frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)]
+    first = make_env("starpilot", [1_000_003], 1, seed=0).reset()[0][0]
+    assert len(frames) == 22
+    assert np.abs(frames[0][3::6, 3::6].astype(float) - first).mean() < 12  # it is compressed
+    assert np.abs(frames[11][3::6, 3::6].astype(float) - first).mean() > 12
+
+
+def test_a_run_is_played_at_its_latest_or_a_kept_step(tmp_path, capsys):
+    run = train_run(write_dataset(tmp_path / "dataset"), tmp_path / "run")
+    for step in (None, 1):
+        config = PlayConfig(
+            str(run), 5, tmp_path / "a.gif", step=step, max_steps=2, fps=1, scale=1, device="cpu"
+        )
+        play(config)
+        assert "cql on starpilot level 5" in capsys.readouterr().out
+    with pytest.raises(UserError, match=r"no checkpoint at .*step_7\.pt"):
+        play(PlayConfig(str(run), 5, tmp_path / "b.gif", step=7, device="cpu"))
+    assert not (tmp_path / "b.gif").exists()
+
+
+def test_a_video_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    def fail(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RandomActor, "act", fail)
+    with pytest.raises(KeyboardInterrupt):
+        play(PlayConfig(**RANDOM, out=tmp_path / "a.gif"))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["random", "--level", "1", "--out", "a.gif"], "which game?"),
+        (["random", "--game", "maze", "--level", "-1", "--out", "a.gif"], "level seeds lie in"),
+        (["random", "--game", "maze", "--level", "1", "--out", "a.avi"], "ends in .gif or .mp4"),
+        (["random", "--game", "maze", "--level", "1", "--out", "file/a.gif"], "cannot write"),
+        (["random", "--game", "maze", "--level", "1", "--out", "a.gif", "--fps", "0"], "positive"),
+        (["gone", "--level", "1", "--out", "a.gif"], "there is no gone"),
+        (["random", "--game", "maze", "--step", "3", "--level", "1", "--out", "a.gif"], "no kept"),
+    ],
+)
+def test_bad_requests_say_what_is_wrong(tmp_path, monkeypatch, capfd, arguments, message):
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    assert main(["play", *arguments]) == 2
+    assert message in " ".join(capfd.readouterr().err.split())
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

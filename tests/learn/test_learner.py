@@ -1,0 +1,389 @@
+import copy
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from gsf.core.errors import UserError
+from gsf.core.options import from_json, to_json
+from gsf.data.dataset import Dataset
+from gsf.learn import losses
+from gsf.learn.agent import Agent
+from gsf.learn.learner import AgentConfig, Learner, reward_scale
+from gsf.learn.losses import AuxiliaryLoss, Released
+from gsf.nets.encoders import Encoder
+from gsf.nets.heads import Critic, Policy
+from gsf.nets.runtime import seeded
+
+GSF = losses.find("gsf")
+
+
+def make_learner(dataset: Dataset, labels: Path | None = None, **options: Any) -> Learner:
+    config = AgentConfig(**{"encoder": "impala_small", **options})
+    return Learner(config, dataset, np.random.default_rng(0), labels)
+
+
+def weights(module: torch.nn.Module) -> list[Tensor]:
+    return [p.detach().clone() for p in module.parameters()]
+
+
+def same(first: list[Tensor], second: list[Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def step(learner: Learner, n: int = 16, seed: int = 1) -> dict[str, Tensor]:
+    rng = np.random.default_rng(seed)
+    return learner.update(learner.dataset.sample(n, rng), rng)
+
+
+# Rewards
+
+
+def test_reward_scale_by_hand(dataset: Dataset) -> None:
+    returns = []
+    for start, stop in dataset.episodes():
+        for i in range(start, stop):
+            returns.append(sum(0.99**k * r for k, r in enumerate(dataset.reward[i:stop])))
+    assert reward_scale(dataset) == pytest.approx(np.std(returns), rel=1e-6)
+
+
+def test_no_reward_at_all_has_scale_one(dataset: Dataset) -> None:
+    silent = Dataset.open(dataset.path)
+    silent.reward = np.zeros_like(silent.reward)
+    assert reward_scale(silent) == 1.0
+
+
+# CQL
+
+
+def plain_cql(learner: Learner, context: Any, alpha: float, double: bool) -> float:
+    """The spec's formula, one transition at a time, in float64."""
+    batch, total_td, n_td, total_lse = context.batch, [0.0, 0.0], 0, [0.0, 0.0]
+    with torch.no_grad():
+        q = [x.double() for x in learner.head(context.z)]
+        next_q = [x.double() for x in learner.head(learner.encoder(context.next_obs))]
+        target = [x.double() for x in learner.target_head(context.target_next_z)]
+    for i in range(len(batch.action)):
+        low = torch.minimum(target[0][i], target[1][i])
+        chooser = torch.minimum(next_q[0][i], next_q[1][i]) if double else low
+        reward = min(max(float(batch.reward[i]) / learner.spec.reward_scale, -10.0), 10.0)
+        y = reward
+        if not batch.terminated[i]:
+            y += 0.99 * float(low[int(chooser.argmax())])
+        has_target = bool(batch.terminated[i]) or bool(batch.has_next[i])
+        n_td += has_target
+        for j in range(2):
+            value = float(q[j][i, batch.action[i]])
+            total_td[j] += has_target * (value - y) ** 2
+            total_lse[j] += float(torch.log(torch.exp(q[j][i]).sum())) - value
+    return sum(total_td[j] / n_td + alpha * total_lse[j] / len(batch.action) for j in range(2))
+
+
+@pytest.mark.parametrize("double", [True, False])
+@pytest.mark.parametrize("critic", ["mlp", "linear"])
+def test_cql_is_the_formula_of_the_spec(dataset: Dataset, double: bool, critic: str) -> None:
+    learner = make_learner(dataset, double=double, critic=critic, cql_alpha=0.7)
+    with torch.no_grad():  # targets that are not the online networks and prefer other actions
+        for p in learner.target_encoder.parameters():
+            p.mul_(0.8)
+        for p in learner.target_head.parameters():
+            p.mul_(-0.8)
+    learner.spec = dataclasses.replace(learner.spec, reward_scale=0.05)  # some are clipped
+    rng = np.random.default_rng(0)
+    context = learner._context(dataset.sample(64, rng), rng)
+    batch = context.batch
+    assert (~batch.has_next & ~batch.terminated).any()
+    assert batch.terminated.any()
+    online, target = learner.head(context.next_z), learner.target_head(context.target_next_z)
+    assert (torch.minimum(*online).argmax(1) != torch.minimum(*target).argmax(1)).any()
+    loss, q, info = learner._cql(context.z, context)
+    assert loss.item() == pytest.approx(plain_cql(learner, context, 0.7, double), rel=1e-6)
+    torch.testing.assert_close(q, torch.minimum(*learner.head(context.z)).detach())
+    assert float(info["cql/td"]) * 2 + 0.7 * 2 * float(info["cql/conservative"]) == pytest.approx(
+        loss.item(), rel=1e-5
+    )
+
+
+def test_cut_and_truncated_ends_have_no_td_error(dataset: Dataset) -> None:
+    learner = make_learner(dataset)
+    ends = np.flatnonzero(~dataset.has_next & ~dataset.terminated)
+    rng = np.random.default_rng(0)
+    info = learner.update(dataset.gather(ends), rng)
+    assert len(ends) == 8
+    assert float(info["cql/td"]) == 0
+    assert float(info["cql/conservative"]) > 0
+
+
+def test_targets_follow_by_the_rate(dataset: Dataset) -> None:
+    learner = make_learner(dataset, lr=0.1)  # steps large enough to be told from rounding
+    before = [*weights(learner.target_encoder), *weights(learner.target_head)]
+    step(learner)
+    online = [*weights(learner.encoder), *weights(learner.head)]
+    after = [*weights(learner.target_encoder), *weights(learner.target_head)]
+    for old, new, target in zip(before, online, after, strict=True):
+        torch.testing.assert_close(target, 0.995 * old + 0.005 * new)
+        assert not torch.equal(target, old)
+
+
+# Behaviour cloning, and that both learn
+
+
+def greedy_accuracy(learner: Learner) -> float:
+    dataset = learner.dataset
+    agent = Agent(learner.encoder, learner.head, dataset.obs_shape, dataset.n_actions, "", 0)
+    actions = agent.act(dataset.observations(np.arange(len(dataset))).numpy())
+    return float(np.mean(actions == dataset.action))
+
+
+@pytest.mark.parametrize("method", ["bc", "cql"])
+def test_imitates_actions_that_can_be_seen(dataset: Dataset, method: str) -> None:
+    learner = make_learner(dataset, method=method)
+    before = greedy_accuracy(learner)
+    rng = np.random.default_rng(0)
+    for _ in range(120):
+        info = learner.update(dataset.sample(32, rng), rng)
+    assert greedy_accuracy(learner) > 0.8 > 0.5 > before
+    assert all(np.isfinite(float(x)) for x in info.values())
+    expected = {"loss", "accuracy"} if method == "bc" else {
+        "loss", "td", "conservative", "q", "target"
+    }  # fmt: skip
+    assert set(info) == {f"{method}/{x}" for x in expected}
+
+
+# Auxiliary losses
+
+
+def test_weight_zero_is_the_base_alone(dataset: Dataset, labels: Path) -> None:
+    alone = make_learner(dataset)
+    with_gsf = make_learner(dataset, labels, method="gsf-reward", aux_weight=0.0)
+    info = [step(learner) for learner in (alone, with_gsf)]
+    assert same(weights(alone.encoder), weights(with_gsf.encoder))
+    assert same(weights(alone.head), weights(with_gsf.head))
+    assert torch.equal(info[0]["cql/loss"], info[1]["cql/loss"])
+    assert "gsf/accuracy" in info[1]
+
+
+def test_joint_gradient_is_the_weighted_sum(dataset: Dataset, labels: Path) -> None:
+    learner = make_learner(dataset, labels, method="gsf-reward", aux_weight=0.3)
+    rng = np.random.default_rng(1)
+    context = learner._context(dataset.sample(16, rng), rng)
+    assert learner.aux is not None
+    loss, _, _ = learner._cql(context.z, context)
+    parts = list(learner.encoder.parameters())
+    rl = torch.autograd.grad(loss, parts, retain_graph=True)
+    aux = torch.autograd.grad(learner.aux(context)[0], parts)
+    learner.optimizers["rl"].step = lambda: None  # type: ignore[assignment, method-assign]
+    step(learner)
+    for p, a, b in zip(parts, rl, aux, strict=True):
+        assert p.grad is not None
+        torch.testing.assert_close(p.grad, a + 0.3 * b, rtol=1e-4, atol=1e-6)
+
+
+def test_alternating_takes_two_steps_and_encodes_again(dataset: Dataset, labels: Path) -> None:
+    learner = make_learner(dataset, labels, method="gsf-reward", update="alternating", aux_lr=0.05)
+    assert learner.optimizers["aux"].param_groups[0]["lr"] == 0.05
+    alone = make_learner(dataset)
+    seen: list[tuple[Tensor, Tensor, list[Tensor]]] = []
+
+    def record(module: Any, inputs: Any, output: Any) -> None:
+        [context] = inputs
+        with torch.no_grad():
+            seen.append(
+                (context.z.detach(), learner.encoder(context.obs), weights(learner.encoder))
+            )
+
+    assert learner.aux is not None
+    learner.aux.register_forward_hook(record)
+    before = weights(learner.aux)
+    step(learner)
+    step(alone)
+    [(z, again, encoder_then)] = seen
+    torch.testing.assert_close(z, again)  # of the encoder that CQL has just moved
+    assert same(encoder_then, weights(alone.encoder))
+    assert not same(encoder_then, weights(learner.encoder))
+    assert same(weights(learner.head), weights(alone.head))
+    assert not same(before, weights(learner.aux))
+
+
+def test_stop_gradient_leaves_the_encoder_to_the_auxiliary_loss(
+    dataset: Dataset, labels: Path
+) -> None:
+    learner = make_learner(dataset, labels, method="gsf-reward", stop_gradient=True, aux_weight=0.0)
+    before, head = weights(learner.encoder), weights(learner.head)
+    step(learner)
+    assert same(before, weights(learner.encoder))
+    assert not same(head, weights(learner.head))
+    with pytest.raises(UserError, match="stop-gradient"):
+        AgentConfig(stop_gradient=True).resolved()
+
+
+def test_on_behaviour_cloning(dataset: Dataset, labels: Path) -> None:
+    learner = make_learner(dataset, labels, method="gsf-reward", base="bc")
+    assert isinstance(learner.head, Policy)
+    assert {"bc/loss", "gsf/loss"} <= set(step(learner))
+    assert isinstance(make_learner(dataset, method="bc").head, Policy)
+
+
+def test_no_crop_shows_the_network_what_was_logged(dataset: Dataset) -> None:
+    rng = np.random.default_rng(0)
+    batch = dataset.sample(8, rng)
+    for crop in (0, 2):
+        context = make_learner(dataset, crop=crop)._context(batch, rng)
+        assert torch.equal(context.obs, batch.obs) == (crop == 0)
+        assert torch.equal(context.next_obs, batch.next_obs) == (crop == 0)
+
+
+# Options
+
+
+def test_released_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert AgentConfig().resolved().cql_alpha == 1.0
+    assert AgentConfig(released=True).resolved().cql_alpha == 0.1
+    assert AgentConfig(released=True, cql_alpha=0.5).resolved().cql_alpha == 0.5
+
+    config = AgentConfig(method="gsf-reward", released=True).resolved()
+    assert config.cql_alpha == 1.0
+    assert config.loss == GSF.Config(quantiles="batch", frequent_levels=5, label_action="greedy")
+    assert config.resolved() == config
+    chosen = AgentConfig(method="gsf-reward", released=True, loss=GSF.Config(frequent_levels=9))
+    assert chosen.resolved().loss.frequent_levels == 9
+
+    class Other(AuxiliaryLoss):
+        released = Released(stop_gradient=True)
+        Config = GSF.Config
+
+    monkeypatch.setattr(losses, "find", lambda name: Other)
+    monkeypatch.setattr(losses, "parse_method", lambda method: ("other", None))
+    config = AgentConfig(method="other", released=True).resolved()
+    assert (config.cql_alpha, config.stop_gradient) == (0.0, True)
+    assert not AgentConfig(method="other").resolved().stop_gradient
+
+
+def test_options_survive_json() -> None:
+    config = AgentConfig(method="gsf-reward", loss=GSF.Config(tau=0.25), lr=1e-3).resolved()
+    again = from_json(AgentConfig, to_json(config)).resolved()
+    assert again == config
+    assert again.loss.tau == 0.25
+    with pytest.raises(UserError, match="temperature"):
+        AgentConfig(method="gsf-reward", loss={"temperature": 1.0}).resolved()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "dqn"}, "unknown method 'dqn'"),
+        ({"lr": -1.0}, "--lr must be positive"),
+        ({"gamma": 1.5}, "at most 1"),
+        ({"cql_alpha": -0.1}, "must not be negative"),
+        ({"crop": -1}, "must not be negative"),
+        ({"loss": GSF.Config()}, "no auxiliary loss"),
+        ({"method": "gsf-reward", "loss": AgentConfig()}, "takes options of gsf"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        AgentConfig(**options).resolved()
+
+
+# Acting
+
+
+class FixedScores(torch.nn.Module):
+    def __init__(self, *rows: list[float]) -> None:
+        super().__init__()
+        self.rows = torch.tensor(rows)
+
+    def forward(self, z: Tensor) -> Tensor:
+        return self.rows[0] if z.ndim == 1 else self.rows[: len(z)]
+
+
+def fixed_agent(*rows: list[float]) -> Agent:
+    head: Any = FixedScores(*rows)
+    return Agent(Encoder((4, 4, 1), "impala"), head, (4, 4, 1), 3, "bc", 0)
+
+
+def test_softmax_is_the_inverse_cdf_by_hand() -> None:
+    probabilities = [0.2, 0.5, 0.3]
+    agent = fixed_agent(*[np.log(probabilities).tolist()] * 5)
+    obs = np.zeros((5, 4, 4, 1), np.uint8)
+    uniform = np.array([0.0, 0.19, 0.21, 0.69, 0.999])
+    assert agent.act(obs, "sampled", uniform).tolist() == [0, 0, 1, 1, 2]
+    assert agent.act(obs, "greedy").tolist() == [1] * 5
+    drawn = agent.act(obs, "sampled", np.random.default_rng(0))
+    numbers = np.random.default_rng(0).random(5)
+    assert drawn.tolist() == agent.act(obs, "sampled", numbers).tolist()
+
+
+def test_softmax_at_both_ends_of_the_unit_interval() -> None:
+    obs = np.zeros((200, 4, 4, 1), np.uint8)
+    scores = np.random.default_rng(0).normal(size=(200, 3)).tolist()
+    largest = np.full(200, 1 - 2**-53)  # some sums of probabilities round to less than 1
+    assert (fixed_agent(*scores).act(obs, "sampled", largest) == 2).all()
+    impossible = fixed_agent([-1000.0, 0.0, 0.0])
+    assert impossible.act(obs[:1], "sampled", np.zeros(1)).tolist() == [1]
+
+
+class FixedTwins(torch.nn.Module):
+    def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        q1, q2 = torch.tensor([[3.0, 1.0, 0.0]]), torch.tensor([[0.0, 2.0, 0.5]])
+        return q1.expand(len(z), 3), q2.expand(len(z), 3)
+
+
+def test_critics_act_by_their_minimum() -> None:
+    head: Any = FixedTwins()
+    agent = Agent(Encoder((4, 4, 1), "impala"), head, (4, 4, 1), 3, "cql", 0)
+    obs = np.zeros((2, 4, 4, 1), np.uint8)
+    assert agent.scores(obs).tolist() == [[0.0, 1.0, 0.0]] * 2
+    assert agent.act(obs).tolist() == [1, 1]
+    assert agent.act(obs).dtype == np.int64
+
+
+def test_embedding_is_the_encoder_whatever_the_number_of_images() -> None:
+    with seeded(np.random.default_rng(0)):
+        encoder = Encoder((8, 8, 3), "impala")
+    agent = Agent(encoder, Critic(5), (8, 8, 3), 5, "cql", 0)
+    obs = np.random.default_rng(0).integers(0, 256, (600, 8, 8, 3), dtype=np.uint8)
+    with torch.no_grad():
+        np.testing.assert_allclose(agent.embed(obs), encoder(torch.from_numpy(obs)), atol=1e-5)
+    with torch.no_grad():
+        low = torch.minimum(*agent.head(torch.from_numpy(agent.embed(obs))))
+    np.testing.assert_allclose(agent.scores(obs), low, atol=1e-5)
+
+
+def test_one_image_and_read_only_images() -> None:
+    agent = fixed_agent([0.0, 2.0, 1.0])
+    obs = np.zeros((4, 4, 1), np.uint8)
+    obs.flags.writeable = False
+    action = agent.act(obs)
+    assert action == 1
+    assert np.shape(action) == ()
+    assert agent.act(obs, "sampled", np.random.default_rng(0)) in (0, 1, 2)
+    assert agent.embed(obs).shape == (256,)
+
+
+def test_what_an_agent_refuses() -> None:
+    agent = fixed_agent([0.0, 1.0, 2.0])
+    with pytest.raises(UserError, match=r"uint8 images \[4, 4, 1\]"):
+        agent.act(np.zeros((2, 5, 4, 1), np.uint8))
+    with pytest.raises(UserError, match="float64"):
+        agent.act(np.zeros((2, 4, 4, 1)))
+    with pytest.raises(ValueError, match="uniform"):
+        agent.act(np.zeros((1, 4, 4, 1), np.uint8), "sampled")
+    with pytest.raises(ValueError, match="greedy"):
+        agent.act(np.zeros((1, 4, 4, 1), np.uint8), "best")  # type: ignore[arg-type]
+
+
+def test_state_goes_round(dataset: Dataset, labels: Path) -> None:
+    learner = make_learner(dataset, labels, method="gsf-reward", update="alternating")
+    step(learner)
+    config = dataclasses.replace(learner.config)
+    other = Learner(config, dataset, np.random.default_rng(5), labels)
+    other.load(copy.deepcopy(learner.state()))  # as if it had been on disk
+    first, second = step(learner, seed=2), step(other, seed=2)
+    assert {k: float(v) for k, v in first.items()} == {k: float(v) for k, v in second.items()}
+    for name, module in learner.modules.items():
+        assert same(weights(module), weights(other.modules[name]))

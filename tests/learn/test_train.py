@@ -1,0 +1,419 @@
+import dataclasses
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import gsf
+import tiny
+from gsf.cli import _parse
+from gsf.core.errors import UserError
+from gsf.core.files import load_checkpoint, locked
+from gsf.core.logs import read_metrics
+from gsf.core.options import from_json, to_json
+from gsf.core.stage import read_manifest
+from gsf.data.dataset import Dataset
+from gsf.learn import losses
+from gsf.learn.agent import load_agent
+from gsf.learn.learner import Learner
+from gsf.learn.train import TrainConfig, kept_steps, train
+
+METHODS = ["bc", "cql"] + [
+    f"{name}-reward" if "labels" in losses.find(name).needs else name for name in losses.names()
+]
+
+
+def config_of(
+    dataset: Dataset, out: Path, labels: Path | None = None, **options: Any
+) -> TrainConfig:
+    defaults = {
+        "encoder": "impala_small",
+        "grad_steps": 6,
+        "batch": 8,
+        "checkpoint_every": 10,
+        "log_every": 4,
+    }
+    return TrainConfig(dataset=dataset.path, out=out, labels=labels, **(defaults | options))
+
+
+def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """The training process dies while it computes this step."""
+    update, calls = Learner.update, 0
+
+    def dying(self: Learner, *args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == step:
+            raise KeyboardInterrupt
+        return update(self, *args)
+
+    monkeypatch.setattr(Learner, "update", dying)
+
+
+def equal(first: Any, second: Any) -> bool:
+    if isinstance(first, torch.Tensor):
+        return torch.equal(first, second)
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(equal(first[k], second[k]) for k in first)
+    if isinstance(first, list):
+        return len(first) == len(second) and all(map(equal, first, second))
+    return bool(first == second)
+
+
+def assert_same_run(first: Path, second: Path) -> None:
+    one, two = (load_checkpoint(run / "checkpoint.pt") for run in (first, second))
+    assert one.pop("seconds") > 0
+    assert two.pop("seconds") > 0
+    for name in one:
+        assert equal(one[name], two[name]), name
+    rows = [read_metrics(run / "metrics.jsonl") for run in (first, second)]
+    for row in [*rows[0], *rows[1]]:
+        assert row.pop("train/seconds") > 0
+    assert rows[0] == rows[1]
+
+
+@pytest.mark.parametrize(
+    ("method", "update"),
+    [*((method, "joint") for method in METHODS), ("gsf-reward", "alternating")],
+)
+def test_20_steps_are_10_and_a_kill_and_10_more_bit_for_bit(
+    dataset: Dataset,
+    labels: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    update: str,
+) -> None:
+    config = config_of(
+        dataset,
+        tmp_path / "whole",
+        labels if method.startswith("gsf") else None,
+        method=method,
+        update=update,
+        grad_steps=20,
+        keep=2,
+    )
+    train(config)
+    parts = dataclasses.replace(config, out=tmp_path / "parts")
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 14)
+        with pytest.raises(KeyboardInterrupt):
+            train(parts)
+    assert load_checkpoint(parts.out / "checkpoint.pt")["step"] == 10
+    assert read_metrics(parts.out / "metrics.jsonl")[-1]["step"] == 12  # after the checkpoint
+    train(parts)
+    assert_same_run(config.out, parts.out)
+    for step in (10, 20):
+        kept = [
+            load_checkpoint(run / f"checkpoints/step_{step}.pt") for run in (config.out, parts.out)
+        ]
+        assert equal(kept[0]["encoder"], kept[1]["encoder"])
+
+
+def test_more_steps_continue_a_finished_run_to_what_it_would_have_been(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    whole = config_of(dataset, tmp_path / "whole", grad_steps=16)
+    train(whole)
+    short = dataclasses.replace(whole, out=tmp_path / "longer", grad_steps=8)
+    train(short)
+    longer = dataclasses.replace(short, grad_steps=16)
+    train(longer)
+    assert_same_run(whole.out, longer.out)
+    assert json.loads((longer.out / "DONE").read_text())["step"] == 16
+    assert read_manifest(longer.out, "run", 1)["config"]["grad_steps"] == 16
+    with pytest.raises(UserError, match="holds a run with grad_steps=16, not grad_steps=8"):
+        train(short)
+
+
+def test_survives_kill_9(dataset: Dataset, tmp_path: Path) -> None:
+    config = config_of(dataset, tmp_path / "killed", grad_steps=8, checkpoint_every=5)
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import json, os, signal, sys, torch\n"
+        "from gsf.agent import Learner\n"
+        "from gsf.config import from_json\n"
+        "from gsf.train import TrainConfig, train\n"
+        "torch.set_num_threads(1)\n"
+        "update, calls = Learner.update, []\n"
+        "def dying(self, *args):\n"
+        "    calls.append(0)\n"
+        "    if len(calls) == 7:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return update(self, *args)\n"
+        "Learner.update = dying\n"
+        "train(from_json(TrainConfig, json.loads(sys.argv[1])))\n"
+    )
+    command = [sys.executable, str(script), json.dumps(to_json(config))]
+    killed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert not (config.out / "DONE").exists()
+    train(config)
+    whole = dataclasses.replace(config, out=tmp_path / "whole")
+    train(whole)
+    assert_same_run(whole.out, config.out)
+
+
+def test_a_run_directory_has_everything(
+    dataset: Dataset, labels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = config_of(dataset, tmp_path / "run", labels, method="gsf-reward", keep=3, seed=4)
+    assert gsf.train(config) == config.out
+    assert "gsf-reward, 6 steps" in capsys.readouterr().out
+    manifest = read_manifest(config.out, "run", 1)
+    assert manifest["inputs"] == {
+        "dataset": dataset.digest,
+        "labels": read_manifest(labels, "labels", 1)["digest"],
+    }
+    assert (manifest["game"], manifest["method"], manifest["seed"]) == ("corridor", "gsf-reward", 4)
+    assert manifest["config"]["loss"]["tau"] == 0.5
+    assert from_json(TrainConfig, manifest["config"]).resolved() == config.resolved()
+    rows = read_metrics(config.out / "metrics.jsonl")
+    assert [row["step"] for row in rows] == [4, 6]
+    assert {"cql/loss", "cql/td", "gsf/loss", "gsf/accuracy", "gsf/ignored"} <= set(rows[0])
+    assert list((config.out / "tensorboard").iterdir())
+    assert sorted(x.name for x in (config.out / "checkpoints").iterdir()) == [
+        "step_2.pt",
+        "step_4.pt",
+        "step_6.pt",
+    ]
+    agents = [load_agent(config.out), gsf.load_agent(config.out, step=6), load_agent(config.out, 2)]
+    assert [agent.step for agent in agents] == [6, 6, 2]
+    obs = dataset.observations(np.arange(20)).numpy()
+    assert np.array_equal(agents[0].scores(obs), agents[1].scores(obs))
+    assert not np.array_equal(agents[0].scores(obs), agents[2].scores(obs))
+    assert agents[0].act(obs).shape == (20,)
+    with pytest.raises(UserError, match="step_3"):
+        load_agent(config.out, 3)
+
+
+def test_metrics_are_means_over_the_steps_between(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[float] = []
+    update = Learner.update
+
+    def recorded(self: Learner, *args: Any) -> Any:
+        info = update(self, *args)
+        seen.append(float(info["cql/loss"]))
+        return info
+
+    monkeypatch.setattr(Learner, "update", recorded)
+    train(config_of(dataset, tmp_path / "run"))
+    rows = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert rows[0]["cql/loss"] == pytest.approx(np.mean(seen[:4]))
+    assert rows[1]["cql/loss"] == pytest.approx(np.mean(seen[4:]))
+
+
+def test_a_finished_run_is_left_alone(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(dataset, tmp_path / "run")
+    train(config)
+    before = (config.out / "checkpoint.pt").read_bytes()
+    interrupt_at(monkeypatch, 1)
+    assert train(dataclasses.replace(config, log_every=7)) == config.out
+    assert (config.out / "checkpoint.pt").read_bytes() == before
+
+
+def test_seeds_differ_and_repeat(dataset: Dataset, tmp_path: Path) -> None:
+    runs = [
+        train(config_of(dataset, tmp_path / name, seed=seed))
+        for name, seed in (("a", 0), ("b", 0), ("c", 1))
+    ]
+    assert_same_run(runs[0], runs[1])
+    encoders = [load_checkpoint(run / "checkpoint.pt")["encoder"] for run in runs]
+    assert not equal(encoders[0], encoders[2])
+
+
+def test_kept_steps_are_even_and_end_at_the_end() -> None:
+    assert kept_steps(1000, 10) == set(range(100, 1001, 100))
+    assert kept_steps(7, 3) == {3, 5, 7}
+    assert kept_steps(5, 1) == {5}
+    assert kept_steps(2, 5) == {1, 2}
+
+
+def test_batches_come_from_few_levels_if_asked(
+    dataset: Dataset, labels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    sample = Dataset.sample
+    monkeypatch.setattr(
+        Dataset,
+        "sample",
+        lambda self, n, rng, k=None: (asked.append(k), sample(self, n, rng, k))[1],
+    )
+    train(config_of(dataset, tmp_path / "a", n_levels=2, grad_steps=1))
+    in_batch = losses.find("gsf").Config(quantiles="batch", batch_levels=3)
+    train(
+        config_of(dataset, tmp_path / "b", labels, method="gsf-reward", loss=in_batch, grad_steps=1)
+    )
+    assert asked == [2, 3]
+
+
+# Bad input
+
+
+def test_nan_stops_with_the_step_and_keeps_the_last_good_checkpoint(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    update, calls = Learner.update, 0
+
+    def bad(self: Learner, *args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        info = update(self, *args)
+        return info | {"cql/loss": torch.tensor(value)} if calls == 5 else info
+
+    for value, shown in ((float("nan"), "nan"), (-3e6, "-3e\\+06"), (float("inf"), "inf")):
+        calls = 0
+        out = tmp_path / str(value)
+        with monkeypatch.context() as patch:
+            patch.setattr(Learner, "update", bad)
+            with pytest.raises(UserError, match=f"step 5: cql/loss is {shown}.*step 4") as error:
+                train(config_of(dataset, out, checkpoint_every=2))
+        assert str(out / "checkpoint.pt") in str(error.value)
+        assert load_checkpoint(out / "checkpoint.pt")["step"] == 4
+        assert not (out / "DONE").exists()
+
+
+def test_weights_that_are_not_finite_are_never_saved(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    update, calls = Learner.update, 0
+
+    def bad(self: Learner, *args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        info = update(self, *args)
+        if calls == 4:
+            with torch.no_grad():
+                next(self.head.parameters()).fill_(float("nan"))
+        return info
+
+    monkeypatch.setattr(Learner, "update", bad)
+    with pytest.raises(UserError, match="step 4: a weight is not finite"):
+        train(config_of(dataset, tmp_path / "run", checkpoint_every=2))
+    assert load_checkpoint(tmp_path / "run" / "checkpoint.pt")["step"] == 2
+
+
+def test_labels_of_another_dataset_or_cumulant(
+    dataset: Dataset, labels: Path, tmp_path: Path
+) -> None:
+    other = tiny.write_dataset(tmp_path / "other", seed=1)
+    out = tmp_path / "run"
+    with pytest.raises(UserError, match="another dataset"):
+        train(config_of(other, out, labels, method="gsf-reward"))
+    with pytest.raises(UserError, match=r"needs labels of action, but .* has labels of reward"):
+        train(config_of(dataset, out, labels, method="gsf-action"))
+    with pytest.raises(UserError, match="uses no labels"):
+        train(config_of(dataset, out, labels, method="cql"))
+    with pytest.raises(UserError, match="needs labels"):
+        train(config_of(dataset, out, method="gsf-reward"))
+    assert not out.exists()
+
+
+def test_another_run_in_the_way(dataset: Dataset, labels: Path, tmp_path: Path) -> None:
+    config = config_of(dataset, tmp_path / "run")
+    train(config)
+    with pytest.raises(UserError, match="holds a run with method=cql, not method=bc"):
+        train(dataclasses.replace(config, method="bc", lr=1e-3))
+    with pytest.raises(UserError, match=r"lr=0\.0003, not lr=0\.001"):
+        train(dataclasses.replace(config, lr=1e-3))
+    other = tiny.write_dataset(tmp_path / "other", seed=1)
+    with pytest.raises(UserError, match="trained from other dataset"):
+        train(dataclasses.replace(config, dataset=other.path))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").touch()
+    with pytest.raises(UserError, match="not a run"):
+        train(dataclasses.replace(config, out=tmp_path / "mine"))
+    with pytest.raises(UserError, match="holds a dataset, not a run"):
+        train(dataclasses.replace(config, out=dataset.path))
+
+
+def test_a_checkpoint_of_another_method(dataset: Dataset, tmp_path: Path) -> None:
+    bc = train(config_of(dataset, tmp_path / "bc", method="bc"))
+    cql = train(config_of(dataset, tmp_path / "cql"))
+    shutil.copy(bc / "checkpoint.pt", cql / "checkpoint.pt")
+    with pytest.raises(UserError, match="checkpoint of method bc, but its run is of cql"):
+        load_agent(cql)
+    (cql / "DONE").unlink()
+    with pytest.raises(UserError, match="checkpoint of method bc, but its run is of cql"):
+        train(config_of(dataset, tmp_path / "cql"))
+    with pytest.raises(UserError, match="not a run"):
+        load_agent(dataset.path)
+
+
+def test_one_writer_at_a_time(dataset: Dataset, tmp_path: Path) -> None:
+    with locked(tmp_path / "run"), pytest.raises(UserError, match="another gsf process"):
+        train(config_of(dataset, tmp_path / "run"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch": -1}, "--batch must be positive, got -1"),
+        ({"grad_steps": 0}, "--grad-steps must be positive"),
+        ({"keep": 0}, "--keep must be positive"),
+        ({"n_levels": 0}, "--n-levels must be positive"),
+        ({"seed": -1}, "--seed must not be negative"),
+        ({"device": "cuda"}, "no CUDA device"),
+        ({"method": "sac"}, "unknown method 'sac'; choose one of bc, cql"),
+    ],
+)
+def test_bad_options(
+    dataset: Dataset,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    message: str,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match=message):
+        train(config_of(dataset, tmp_path / "run", **options))
+    assert not (tmp_path / "run").exists()
+
+
+# Command line
+
+
+def parse(*argv: str) -> TrainConfig:
+    config: TrainConfig = _parse("train", TrainConfig, [*argv])
+    return config
+
+
+def test_the_options_of_a_loss_come_with_its_method(capsys: pytest.CaptureFixture[str]) -> None:
+    config = parse("data", "--out", "run", "--method", "gsf-reward", "--loss.tau", "0.1")
+    assert isinstance(config, TrainConfig)
+    assert (config.dataset, config.out) == (Path("data"), Path("run"))
+    assert config.resolved().loss == losses.find("gsf").Config(tau=0.1)
+    released = parse("data", "--out", "run", "--method=gsf-reward", "--released").resolved()
+    assert (released.loss.quantiles, released.loss.frequent_levels) == ("batch", 5)
+    plain = parse("data", "--out", "run", "--method", "cql", "--cql-alpha", "0.5").resolved()
+    assert (plain.loss, plain.cql_alpha) == (None, 0.5)
+    assert to_json(plain) == to_json(
+        TrainConfig(dataset=Path("data"), out=Path("run"), cql_alpha=0.5).resolved()
+    )
+    with pytest.raises(SystemExit):
+        parse("data", "--out", "run", "--method", "cql", "--loss.tau", "0.1")
+    with pytest.raises(UserError, match="unknown method 'sac'"):
+        parse("data", "--out", "run", "--method", "sac")
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        parse("--method", "gsf-reward", "--help")
+    shown = " ".join(capsys.readouterr().out.split())
+    for text in ("Temperature of the softmax.", "Adam's learning rate.", "Gradient steps"):
+        assert text in shown
+
+
+def test_required_paths_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse("--method", "cql")
+    assert "--out" in capsys.readouterr().err

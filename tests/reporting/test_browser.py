@@ -1,0 +1,107 @@
+"""The report in a real browser: clicks, sorting, no error, no network. See tests/browser.py."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+import reports
+from browser import Browser, find_chromium
+from gsf.reporting.report import ReportConfig, report
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    sweep = reports.make_sweep(tmp_path_factory.mktemp("sweep") / "runs", n_seeds=1)
+    return report(ReportConfig((sweep,), sweep / "report", replicates=100))
+
+
+@pytest.fixture
+def browser(tmp_path: Path):
+    program = find_chromium()
+    if program is None:
+        message = "no Chromium here; install Debian's package chromium"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    with Browser(program, tmp_path / "profile") as opened:
+        yield opened
+
+
+def column(browser: Browser, table: str, number: int) -> list[str]:
+    rows = f"[...document.querySelectorAll('#table-{table} tbody tr')]"
+    return browser.run(f"{rows}.map(r => r.cells[{number}].firstChild.textContent.trim())")
+
+
+def names(browser: Browser, table: str) -> list[str]:
+    rows = f"[...document.querySelectorAll('#table-{table} tbody tr')]"
+    return browser.run(f"{rows}.map(r => r.cells[0].textContent.trim())")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
+def test_the_report_works_in_a_browser(page: Path, browser: Browser, tmp_path: Path, width, height):
+    browser.size(width, height, phone=width < 600)
+    browser.open(page)
+    assert browser.run("document.documentElement.scrollWidth") == width  # nothing sticks out
+
+    tiles = browser.run("document.querySelectorAll('.grid .tile').length")
+    assert tiles > 20
+    before = browser.run("document.querySelector('.chosen').textContent")
+    other = browser.run(
+        "data.explorer[0].queries.findIndex(q => data.explorer[0].items[q][0] !=="
+        " data.explorer[0].items[data.explorer[0].queries[0]][0])"
+    )
+    browser.click(".grid .tile", other)
+    chosen = browser.run("document.querySelector('.chosen').textContent")
+    assert chosen != before
+    pressed = (
+        "[...document.querySelectorAll('.grid .tile')].map(t => t.ariaPressed).indexOf('true')"
+    )
+    assert browser.run(pressed) == other
+    assert browser.run("document.querySelectorAll('.card').length") == 4
+    assert browser.run("document.querySelectorAll('.card .neighbours .tile').length") == 20
+    level = browser.run(f"data.explorer[0].items[data.explorer[0].queries[{other}]][0]")
+    captions = browser.run(
+        "[...document.querySelectorAll('.card figcaption')].map(c => c.textContent)"
+    )
+    assert chosen.startswith(f"level {level}")
+    assert all(not caption.startswith(f"level {level}q") for caption in captions)
+    browser.wait(
+        "new Promise(done => { const i = new Image(); i.onload = () => done(i.width > 0);"
+        " i.onerror = () => done(false); i.src = spriteOf(data.explorer[0]); })"
+    )
+    shot = browser.screenshot(tmp_path / f"report-{width}.png")
+    assert shot.stat().st_size > 10_000
+
+    assert names(browser, "aggregates") == ["random", "bc", "cql", "gsf-reward"]
+    browser.click("#table-aggregates thead button", 1)
+    assert names(browser, "aggregates") == ["gsf-reward", "cql", "bc", "random"]
+    assert column(browser, "aggregates", 1) == ["5.80", "4.80", "3.80", "1.00"]
+    browser.click("#table-aggregates thead button", 1)
+    assert names(browser, "aggregates") == ["random", "bc", "cql", "gsf-reward"]
+    browser.click("#table-aggregates thead button", 0)
+    assert names(browser, "aggregates") == ["bc", "cql", "gsf-reward", "random"]
+
+    assert browser.errors == []
+    loaded = {request.split(":", 1)[0] for request in browser.requests}
+    assert loaded <= {"file", "data", "blob"}
+    assert [r for r in browser.requests if r.startswith("file:")] == [page.resolve().as_uri()]
+
+
+def test_the_browser_would_notice_a_request_and_an_error(browser: Browser, tmp_path: Path):
+    """The assertions above can fail."""
+    bad = tmp_path / "bad.html"
+    bad.write_text("<img src='http://127.0.0.1:9/x.png'><script>nothing()</script>")
+    browser.open(bad)
+    assert any("http://127.0.0.1:9" in request for request in browser.requests)
+    assert any("nothing is not defined" in error for error in browser.errors)
+
+
+def test_what_a_file_says_cannot_run_in_the_page(browser: Browser, page: Path, tmp_path: Path):
+    """Even markup that got through would not run: the policy names the one script that may."""
+    html = page.read_text().replace("<main>", "<main><script>window.owned = 1</script>", 1)
+    bad = tmp_path / "bad.html"
+    bad.write_text(html)
+    browser.open(bad)
+    assert browser.run("window.owned") is None
+    assert browser.run("document.querySelectorAll('.grid .tile').length") > 20

@@ -1,0 +1,412 @@
+import io
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+import players
+import reports
+from gsf.cli import _parse
+from gsf.core.errors import UserError
+from gsf.core.stage import read_manifest, write_manifest
+from gsf.evaluation.evaluate import evaluate_agent
+from gsf.learn.agent import load_agent
+from gsf.learn.train import TrainConfig
+from gsf.reporting import (
+    artifacts,
+    exhibits,
+    explorer,
+    films,
+    headline,
+    page,
+    pictures,
+    plots,
+    stats,
+)
+from gsf.reporting.report import ReportConfig, _unplayed, report
+from gsf.reporting.returns import gather
+from gsf.reporting.scores import scores
+from gsf.reporting.sources import Sources, last_metrics, read_stage
+from synthetic import evaluation_rows, table_rows
+
+SMALL = {"replicates": 100, "explorer_sample": 150}
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return reports.make_sweep(tmp_path_factory.mktemp("sweep") / "runs")
+
+
+@pytest.fixture(scope="module")
+def made(sweep: Path) -> Path:
+    """The whole report, inside the directory it is about, as `gsf run` writes it."""
+    return report(ReportConfig((sweep,), sweep / "report", **SMALL))
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch):
+    """Figures take most of the time; not every test is about them."""
+
+    def save(figure, stem):
+        paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg")]
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        for path in paths:
+            path.write_text("<svg/>")
+        return paths
+
+    monkeypatch.setattr(plots, "save", save)
+
+
+def data_of(html: str):
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.S)
+    return json.loads(found[1])
+
+
+def without_pictures(html: str) -> str:
+    return re.sub(r"data:image/[a-z+]+;base64,[A-Za-z0-9+/=]*", "", html)
+
+
+def test_the_page_says_who_is_best_and_where_every_number_is_from(made: Path):
+    html = without_pictures(made.read_text())
+    lead = re.search(r'<p class="headline">(.*?)</p>', html)[1]
+    # 4 + mean of 0, 1, 2 + 0.2 * 4 and 0.1 for the second of two seeds
+    assert "gsf-reward has the highest IQM return on unseen levels (test split, greedy" in lead
+    assert "5.85 [" in lead
+    assert "2 seeds per method cannot rank them" in lead
+    assert "Only 2 seeds" in html
+    assert "6 levels per game" in html
+    for title in ("Results", "Tables", "Explorer", "Data and method", "How it was made"):
+        assert f"<h2>{title}</h2>" in html
+    for name in set(re.findall(r'id="table-(\w+)"', html)) - {"digests", "agreement"}:
+        note = re.search(rf'id="table-{name}".*?<p class="note">(.*?)</p>', html, re.S)[1]
+        said = r"(Unseen|Seen|Seen - unseen) levels, (greedy|sampled) actions, 2 seeds, 1 game\."
+        assert re.match(said, note), name
+    assert "IQM minus cql&#x27;s on the same levels: gsf-reward +1.00" in html
+
+
+def test_every_figure_and_table_is_also_a_file(made: Path):
+    html, out = made.read_text(), made.parent
+    figures = {*re.findall(r'<figure id="fig-(\w+)"', html)}
+    assert {"intervals", "box", "curves", "per_game", "profiles", "improvement"} <= figures
+    assert {"gap", "labels", "theorem1", "visits", "cost"} <= figures
+    names = {*re.findall(r'<div class="table" id="table-(\w+)"', html)} - {"digests"}
+    assert {"aggregates", "mean_returns", "relative", "gap", "agreement"} <= names
+    for name in figures:
+        with Image.open(out / "figures" / f"{name}.png") as image:
+            assert image.width > 500
+        assert "<svg" in (out / "figures" / f"{name}.svg").read_text()[:600]
+    for name in names:
+        rows = pd.read_csv(out / "tables" / f"{name}.csv")
+        assert {"method", "value"} <= set(rows)
+        assert (out / "tables" / f"{name}.md").read_text().startswith("| ")
+        assert "\\toprule" in (out / "tables" / f"{name}.tex").read_text()
+    listed = read_manifest(out, "report", 1)["files"]
+    found = [
+        str(p.relative_to(out)) for kind in ("figures", "tables") for p in (out / kind).iterdir()
+    ]
+    assert sorted(listed) == sorted(found)
+
+
+def test_nothing_is_loaded_and_no_place_of_this_machine_is_named(made: Path, sweep: Path):
+    html = without_pictures(made.read_text())
+    assert not re.search(r"https?://|//[a-z]+\.[a-z]+/|@import|\bfetch\(|XMLHttp", html)
+    assert re.search(r"Content-Security-Policy\" content=\"default-src 'none'", html)
+    assert str(sweep) not in html
+    assert made.stat().st_size < 2_000_000
+
+
+def test_the_same_runs_give_the_same_bytes(made: Path, sweep: Path, tmp_path: Path):
+    # the first report lies among the runs and is not taken for one
+    again = report(ReportConfig((sweep,), tmp_path / "again", **SMALL))
+    first, second = made.read_text(), again.read_text()
+    assert first == second
+    for path in (made.parent / "tables").iterdir():
+        assert path.read_bytes() == (tmp_path / "again" / "tables" / path.name).read_bytes()
+
+
+def test_broken_runs_are_named_and_the_rest_is_reported(sweep: Path, tmp_path: Path, undrawn):
+    runs = tmp_path / "runs"
+    shutil.copytree(sweep, runs, ignore=shutil.ignore_patterns("report"))
+    home = runs / "corridor"
+    (home / "bc" / "seed1" / "manifest.json").write_text('{"kind": "run"')
+    (home / "cql" / "seed0" / "checkpoint.pt").write_bytes(b"not a checkpoint")
+    (home / "cql" / "seed1" / "DONE").unlink()
+    (home / "gsf-reward" / "seed1" / "returns.csv").unlink()
+    (home / "half").mkdir()
+    (home / "half" / "metrics.jsonl").write_text("")
+    options = {"games": ("corridor",), "methods": (*reports.METHODS, "pse"), "seeds": 2}
+    html = report(ReportConfig((runs,), tmp_path / "out", **options, **SMALL)).read_text()
+    missing = re.search(r'<section id="missing">(.*?)</section>', html, re.S)[1]
+    assert "corridor/bc/seed1/manifest.json is damaged" in missing
+    assert "corridor/half is half-written" in missing
+    assert "corridor/gsf-reward/seed1 has not been evaluated" in missing
+    assert "corridor/cql/seed1 is still training: used up to step 4" in missing
+    assert "cql/seed0: no neighbours under its embedding" in missing
+    assert "corridor/pse/seed0, corridor/pse/seed1" in missing
+    assert "gsf-reward has the highest" in html
+    assert 'href="#missing"' in html
+    assert [m["name"] for m in data_of(html)["explorer"][0]["methods"]] == [
+        "bc",
+        "gsf-reward",
+        "pixels",
+    ]
+
+
+def test_kept_networks_that_nobody_played_are_named(sweep: Path):
+    rows, _ = gather([sweep])
+    assert _unplayed(rows, Sources([sweep])) == []
+    assert "6 runs keep networks" in _unplayed(rows[rows["step"] != 2], Sources([sweep]))[0]
+
+
+def test_a_report_before_any_evaluation_and_one_of_nothing(sweep: Path, tmp_path: Path, undrawn):
+    runs = tmp_path / "runs"
+    shutil.copytree(sweep / "corridor" / "cql" / "seed0", runs / "seed0")
+    (runs / "seed0" / "returns.csv").unlink()
+    html = report(ReportConfig((runs,), tmp_path / "out", **SMALL)).read_text()
+    assert "No returns yet" in html
+    assert data_of(html)["explorer"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="no run found"):
+        report(ReportConfig((tmp_path / "empty",), tmp_path / "out2"))
+    with pytest.raises(UserError, match="there is no"):
+        ReportConfig((tmp_path / "nowhere",), tmp_path / "out2")
+    with pytest.raises(UserError, match="not a report"):
+        report(ReportConfig((runs,), runs / "seed0" / "checkpoints", **SMALL))
+    with pytest.raises(UserError, match="holds a run, not a report"):
+        report(ReportConfig((runs,), runs / "seed0", **SMALL))
+
+
+def test_names_from_files_cannot_become_code(tmp_path: Path, undrawn):
+    evil = "<script>alert(1)</script>"
+    rows = table_rows({(g, m): [[1.0, 2.0]] * 3 for g in ("maze", evil) for m in ("cql", evil)})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    config = ReportConfig((tmp_path / "rows.csv",), tmp_path / "out", **SMALL)
+    html = report(config).read_text()
+    assert evil not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    assert html.count("<script") == 2
+    block = page.to_json({"name": "</script><!--", "other": [1.5, "&"]})
+    assert "<" not in block
+    assert json.loads(block) == {"name": "</script><!--", "other": [1.5, "&"]}
+    document = page.Page("t", lead=["{{data}}"])
+    document.data = {"x": "{{style}}"}
+    assert "{{style}}" in document.render()  # put in once, not expanded again
+
+
+def test_files_of_an_earlier_report_go_when_it_is_made_again(tmp_path: Path, undrawn):
+    steps = evaluation_rows(["maze"], ["cql", "bc"], 1, 3, steps=(5, 10))
+    steps.to_csv(tmp_path / "rows.csv", index=False)
+    config = ReportConfig((tmp_path / "rows.csv",), tmp_path / "out", **SMALL)
+    report(config)
+    assert (tmp_path / "out" / "figures" / "curves.svg").is_file()
+    (tmp_path / "out" / "figures" / "mine.txt").write_text("kept")
+    steps[steps["step"] == 10].to_csv(tmp_path / "rows.csv", index=False)
+    report(config)
+    assert not (tmp_path / "out" / "figures" / "curves.svg").exists()
+    assert (tmp_path / "out" / "figures" / "intervals.svg").exists()
+    assert (tmp_path / "out" / "figures" / "mine.txt").exists()
+
+
+def test_another_split_stands_in_and_is_named(tmp_path: Path, undrawn):
+    rows = evaluation_rows(["maze"], ["bc"], 1, 3, splits=["validation"])
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    html = report(ReportConfig((tmp_path / "rows.csv",), tmp_path / "out", **SMALL)).read_text()
+    assert "bc reaches" in html
+    assert "on validation levels (validation split, greedy actions)" in html
+    assert "No run has test rows" in html
+    assert "no runs of the baseline &#x27;cql&#x27;" in html
+
+
+def test_ablations_policies_and_similar_pairs_are_shown(tmp_path: Path, undrawn):
+    for option, setting in (("K", "3"), ("K", "10"), ("K", "7"), ("tau", "0.5")):
+        rows = evaluation_rows(["maze"], ["gsf-reward"], 1, 3, splits=["validation"])
+        (tmp_path / "ablations" / option / setting).mkdir(parents=True)
+        rows.to_csv(tmp_path / "ablations" / option / setting / "returns.csv", index=False)
+    policy = tmp_path / "more" / "policy"
+    write_manifest(policy, "policy", 1, config={}, inputs={}, game="maze")
+    (policy / "metrics.jsonl").write_text('{"step": 1, "ppo/entropy": 2.5}\n')
+    pair = tmp_path / "more" / "pair"
+    write_manifest(pair, "similar", 1, config={}, inputs={}, game="maze")
+    manifest = json.loads((pair / "manifest.json").read_text())
+    manifest["digest"] = "/../../../outside"  # of a folder someone else made
+    (pair / "manifest.json").write_text(json.dumps(manifest))
+    for kind in ("png", "svg"):
+        (pair / f"similar.{kind}").write_text("<svg/>")
+    evaluation_rows(["maze"], ["cql"], 1, 3).to_csv(tmp_path / "rows.csv", index=False)
+    config = ReportConfig(
+        (tmp_path / "rows.csv", tmp_path / "more"),
+        tmp_path / "out",
+        ablations=tmp_path / "ablations",
+        **SMALL,
+    )
+    html = report(config).read_text()
+    assert 'id="fig-ablations"' in html
+    assert 'id="fig-entropy"' in html
+    assert 'id="fig-similar_' in html
+    assert not list(tmp_path.rglob("outside*"))
+    assert "no run found" not in html
+    order = sorted((tmp_path / "ablations" / "K").iterdir(), key=exhibits._setting)
+    assert [path.name for path in order] == ["3", "7", "10"]
+
+
+def of_runs(**returns: list[list[float]]) -> stats.Replicates:
+    rows = table_rows({("maze", name.replace("_", "-")): runs for name, runs in returns.items()})
+    return stats.bootstrap(scores(rows), n=200)
+
+
+def test_the_headline_claims_a_lead_only_where_there_is_one():
+    levels = np.linspace(0, 2, 8)
+    clear = of_runs(cql=[[5, 6, 7]] * 4, bc=[[5, 6, 7]] * 4, gsf_reward=[[8, 9, 10]] * 4)
+    # min-max: maze goes from 5 to 10
+    assert headline.headline(clear) == (
+        "gsf-reward has the highest IQM min-max score on unseen levels (test split, greedy "
+        "actions): 0.80 [0.60, 1.00], ahead of every other method beyond the 95 % intervals."
+    )
+    noisy = of_runs(
+        cql=[list(6 + levels + x) for x in (0, 1, 2, 3)],
+        gsf_reward=[list(6.1 + levels + x) for x in (3, 2, 1, 0)],
+    )
+    said = headline.headline(noisy)
+    assert "gsf-reward has the highest" in said
+    assert "Its lead over cql (" in said
+    assert said.endswith("cannot be told from chance.")
+    few = of_runs(cql=[[5, 6]] * 2, gsf_reward=[[8, 9]] * 2)
+    assert headline.headline(few).endswith("2 seeds per method cannot rank them.")
+    assert "95 %" not in headline.headline(few)
+    assert headline.headline(of_runs(random=[[5, 6]])) == (
+        "No trained method has results on the same games yet."
+    )
+
+
+def test_neighbours_are_the_nearest_of_other_levels():
+    level = np.array([0, 0, 1, 1, 2])
+    z = np.array([[1, 0], [1, 0.1], [0, 1], [1, 0.2], [1, 1]], np.float32)
+    similar = explorer.similarity(z, level)
+    assert explorer.nearest(similar, 2).tolist() == [[3, 4], [3, 4], [4, 1], [1, 0], [3, 1]]
+    label = np.array([0, 1, 0, 0, 1])
+    sample = explorer.Sample(np.zeros((5, 1, 1, 3), np.uint8), level, label, [], [], 2, 0.0)
+    # nearest one: 0 ~ 3 same, 1 ~ 3 not, 2 ~ 4 not, 3 ~ 1 not, 4 ~ 3 not
+    assert explorer.agree(similar, sample, 1)["value"] == pytest.approx(0.2)
+    # of other levels: 2 of 3, 1 of 3, 1 of 3, 1 of 3, 1 of 4
+    expected = np.mean([2 / 3, 1 / 3, 1 / 3, 1 / 3, 1 / 4])
+    assert explorer._chance(level, label) == pytest.approx(expected)
+    with pytest.raises(UserError, match="not finite"):
+        explorer.similarity(z * np.nan, level)
+
+
+def test_the_grid_is_spread_over_levels_and_the_pool_fits():
+    level = np.repeat(np.arange(5), [100, 1, 1, 1, 1])
+    assert sorted(level[explorer.spread(level, 5)]) == [0, 1, 2, 3, 4]
+    assert len(set(explorer.spread(level, 50))) == 50
+    assert len(explorer._pool(3000, np.arange(80), 3, 5, 10_000_000)) == 3000
+    assert len(explorer._pool(3000, np.arange(80), 12, 5, 400_000)) == 400_000 // 1300 - 80
+
+
+def test_the_page_holds_neighbours_of_other_levels_with_their_facts(made: Path, sweep: Path):
+    found = data_of(made.read_text())["explorer"]
+    assert [game["game"] for game in found] == ["corridor"]
+    game = found[0]
+    assert [m["name"] for m in game["methods"]] == ["bc", "cql", "gsf-reward", "pixels"]
+    levels = [item[0] for item in game["items"]]
+    assert set(levels) <= {str(x) for x in range(100, 106)}
+    assert {item[1] for item in game["items"]} == {0, 1, 2}
+    for method in game["methods"]:
+        assert len(method["neighbours"]) == len(game["queries"])
+        for query, near in zip(game["queries"], method["neighbours"], strict=True):
+            assert len(near) == 5
+            assert levels[query] not in {levels[i] for i in near}
+    # return of an episode: level + 1 at the end, 0.1 at three steps
+    whole = [item for item in game["items"] if not item[2].endswith("+")]
+    assert whole
+    assert all(float(item[2]) == pytest.approx(int(item[0]) - 99 + 0.3) for item in whole)
+    rows = pd.read_csv(made.parent / "tables" / "agreement.csv").set_index("method")
+    assert set(rows.index) == {"bc", "cql", "gsf-reward", "pixels", "chance"}
+    assert rows.loc["chance", "value"] == pytest.approx(1 / 3, abs=0.05)
+
+
+def test_labels_are_made_where_there_are_none(sweep: Path):
+    sources = Sources([sweep])
+    dataset = sources.of("dataset")[0]
+    given = explorer.draw_sample(dataset, sources.labels_of(dataset, "reward"), 50)
+    assert given.n_bins == 3
+    computed = explorer.draw_sample(dataset, None, 50)
+    assert computed.n_bins == 7
+    assert computed.label.min() >= 0
+    assert sources.labels_of(dataset, "action") is None
+
+
+def test_pictures_have_one_size_and_stay_within_their_bytes():
+    rng = np.random.default_rng(0)
+    noise = [rng.integers(0, 256, (64, 64, 3)).astype(np.uint8) for _ in range(6)]
+    best, small = (pictures.sheet(noise, 4, limit) for limit in (10**9, 12_000))
+    assert len(small) <= 12_000 < len(best)
+    with Image.open(io.BytesIO(best)) as image:
+        assert image.size == (4 * 64, 2 * 64)
+    with Image.open(io.BytesIO(pictures.sheet(noise, 6, 10**9, gap=2))) as image:
+        assert image.size == (6 * 66 - 2, 64)
+    for shape in ((12, 12, 3), (84, 84, 4), (64, 64, 1), (40, 80, 2)):
+        assert pictures.picture(np.full(shape, 7, np.uint8)).shape == (64, 64, 3)
+    assert (pictures.picture(np.full((84, 84, 1), 7, np.uint8)) == 7).all()
+
+
+def test_a_film_is_what_evaluation_plays(tmp_path: Path):
+    dataset = players.write_dataset(tmp_path / "dataset", "fruitbot")
+    run = read_stage(players.train_run(dataset, tmp_path / "run"))
+    player = films.film(
+        "fruitbot", run, None, [1_000_001, 1_000_000], "greedy", max_steps=40, limit=30_000
+    )
+    assert [(f.method, f.level) for f in player] == [("cql", 1_000_001), ("cql", 1_000_000)]
+    whole = films.film("fruitbot", run, None, [1_000_000], "greedy", max_steps=999, limit=9_000)[0]
+    rows = evaluate_agent(load_agent(run.path), "fruitbot", [1_000_000], seed=3, n_envs=1)
+    row = rows.iloc[0]
+    how = "completed" if row["completed"] else "ended"
+    assert whole.result == f"return {row['return']:g}, {how} after {row['length']} steps"
+    assert whole.n_frames == 8  # as few bytes as that are for
+    assert films.pick(100, 12) == [0, 9, 18, 27, 36, 45, 54, 63, 72, 81, 90, 99]
+    assert films.pick(3, 12) == [0, 1, 2]
+
+
+def test_commands_on_the_page_make_the_same_thing_again(sweep: Path):
+    for run in Sources([sweep]).of("run"):
+        words = shlex.split(run.command())
+        assert words[:2] == ["gsf", "train"]
+        config = _parse("train", TrainConfig, words[2:])
+        assert (config.method, config.seed, config.out) == (
+            run.manifest["method"],
+            run.manifest["seed"],
+            run.path,
+        )
+        assert config.resolved().grad_steps == 4
+
+
+def test_the_last_row_of_long_and_cut_metrics(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    lines = [json.dumps({"step": i, "train/seconds": 2.0 * i}) for i in range(1, 5000)]
+    path.write_text("\n".join(lines) + '\n{"step": 5000, "train/sec')
+    assert last_metrics(path, "train/seconds") == {"step": 4999, "train/seconds": 9998.0}
+    assert last_metrics(path, "other") is None
+    assert last_metrics(tmp_path / "none", "other") is None
+
+
+def test_a_figure_that_fails_costs_only_itself(tmp_path: Path):
+    made = artifacts.Artifacts(tmp_path, [tmp_path])
+
+    def fail():
+        raise UserError("no labels.")
+
+    assert made.figure("x", "Labels", "", fail) == ""
+    assert made.problems == ["Figure left out, Labels: no labels."]
+    assert made.brief(f"{tmp_path}/a/b is gone") == "a/b is gone"
+
+
+def test_importing_a_report_needs_neither_torch_nor_procgen():
+    code = "import gsf.report, sys; assert not {'torch', 'procgen'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)

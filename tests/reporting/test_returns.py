@@ -1,0 +1,143 @@
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from gsf.core.errors import UserError
+from gsf.core.stage import mark_done, write_manifest
+from gsf.evaluation.rows import COLUMNS, check_rows, read_returns
+from gsf.reporting.returns import find_runs, gather, in_order, missing_runs
+from synthetic import evaluation_rows, table_rows
+
+SMALL = {"games": ["coinrun"], "n_levels": 3, "splits": ["unseen"], "modes": ["greedy"]}
+
+
+def make_run(
+    path: Path, game="coinrun", method="cql", seed=0, rows=None, done=True, config=None
+) -> Path:
+    facts = {"game": game, "method": method, "seed": seed}
+    write_manifest(path, "run", 1, config=config or {}, inputs={}, **facts)
+    if rows is None:
+        rows = table_rows({(game, method): [[1.0, 2.0]]}).assign(seed=seed)
+    rows.to_csv(path / "returns.csv", index=False)
+    if done:
+        mark_done(path)
+    return path
+
+
+def test_gather_reads_a_sweep_and_its_references(tmp_path: Path):
+    for seed in range(2):
+        make_run(tmp_path / "coinrun" / "cql" / f"seed{seed}", seed=seed)
+    references = table_rows({("coinrun", m): [[0.0, 5.0]] for m in ("random", "behaviour")})
+    references.to_csv(tmp_path / "coinrun" / "returns.csv", index=False)
+    write_manifest(tmp_path / "coinrun" / "dataset", "dataset", 1, config={}, inputs={})
+    rows, problems = gather([tmp_path])
+    assert problems == []
+    assert list(rows.columns) == COLUMNS
+    counts = rows.groupby(["method", "seed"], observed=True).size().to_dict()
+    assert counts == {("behaviour", 0): 2, ("cql", 0): 2, ("cql", 1): 2, ("random", 0): 2}
+
+
+def test_other_stages_are_not_entered(tmp_path: Path):
+    run = make_run(tmp_path / "run")
+    write_manifest(tmp_path / "report", "report", 1, config={}, inputs={})
+    make_run(tmp_path / "report" / "copy")
+    make_run(tmp_path / ".partial")
+    assert find_runs([tmp_path]) == [run.resolve()]
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda run: (run / "manifest.json").unlink(), "half-written"),
+        (lambda run: (run / "manifest.json").write_text('{"kind"'), "damaged"),
+        (lambda run: (run / "returns.csv").unlink(), "has not been evaluated"),
+        (lambda run: (run / "returns.csv").write_text(""), "not a readable CSV"),
+        (lambda run: (run / "returns.csv").write_text("game,method\nmaze,cql\n"), "no column"),
+        (lambda run: make_run(run, rows=table_rows({("maze", "cql"): [[1.0]]})), "another game"),
+    ],
+)
+def test_a_broken_run_is_named_and_the_rest_is_read(tmp_path: Path, damage, said):
+    good, bad = make_run(tmp_path / "good", seed=0), make_run(tmp_path / "bad", seed=1)
+    (bad / "metrics.jsonl").write_text("")
+    damage(bad)
+    rows, problems = gather([tmp_path])
+    assert len(problems) == 1
+    assert str(bad) in problems[0]
+    assert said in problems[0]
+    assert set(rows["seed"]) == {0}
+    assert len(gather([good])[0]) == len(rows)
+
+
+def test_unfinished_repeated_and_absent_runs_are_named(tmp_path: Path):
+    make_run(tmp_path / "a", done=False)
+    make_run(tmp_path / "b")
+    rows, problems = gather([tmp_path, tmp_path / "nowhere"])
+    assert len(rows) == 2
+    assert "still training: used up to step 10" in problems[0]
+    assert "b repeats run coinrun/cql/seed0 of" in problems[1]
+    assert "nowhere: no run found" in problems[2]
+
+
+def test_runs_with_other_settings_are_not_seeds_of_one_method(tmp_path: Path):
+    make_run(tmp_path / "a", config={"cql_alpha": 1.0, "seed": 0, "out": "a", "grad_steps": 10})
+    make_run(tmp_path / "b", seed=1, config={"cql_alpha": 4.0, "seed": 1, "out": "b"})
+    make_run(tmp_path / "c", seed=2, config={"cql_alpha": 1.0, "seed": 2, "out": "c"})
+    make_run(tmp_path / "d", "maze", config={"cql_alpha": 4.0, "seed": 0})  # tuned by game
+    rows, problems = gather([tmp_path])
+    assert set(zip(rows["game"], rows["seed"], strict=True)) == {
+        ("coinrun", 0),
+        ("coinrun", 2),
+        ("maze", 0),
+    }
+    assert len(problems) == 1
+    assert "b has cql_alpha=4.0 where" in problems[0]
+    assert "a has 1.0: not a seed of the same cql" in problems[0]
+
+
+def test_nothing_readable_is_an_empty_frame(tmp_path: Path):
+    rows, problems = gather([tmp_path])
+    assert list(rows.columns) == COLUMNS
+    assert len(rows) == 0
+    assert len(problems) == 1
+
+
+def test_a_csv_file_can_be_given_itself(tmp_path: Path):
+    evaluation_rows(**SMALL, methods=["cql"], n_seeds=2).to_csv(tmp_path / "all.csv", index=False)
+    rows, problems = gather([tmp_path / "all.csv"])
+    assert (len(rows), problems) == (6, [])
+    pd.testing.assert_frame_equal(rows, read_returns(tmp_path / "all.csv"))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"return": float("nan")}, "column 'return' is not a finite number in row 1"),
+        ({"return": float("inf")}, "column 'return' is not a finite number"),
+        ({"seed": "x"}, "column 'seed' is not a finite number"),
+        ({"split": "train"}, "split 'train' is not one of seen, validation, test"),
+        ({"mode": "sampled"}, "mode 'sampled' is not one of"),
+        ({"game": None}, "a row has no game"),
+        ({"level": 0}, "one episode per level and run"),
+        ({"level": "x"}, "column 'level' is not a finite number"),
+        ({"completed": None}, "completed is neither True nor False"),
+    ],
+)
+def test_bad_rows_are_refused_with_one_sentence(change, said):
+    rows = table_rows({("coinrun", "cql"): [[1.0, 2.0]]})
+    with pytest.raises(UserError, match=said):
+        check_rows(rows.astype(object).assign(**change), "here")
+    with pytest.raises(UserError, match="no rows"):
+        check_rows(rows[:0], "here")
+
+
+def test_missing_runs_of_a_grid_are_named():
+    rows = table_rows({("coinrun", "cql"): [[1.0], [1.0]], ("coinrun", "bc"): [[1.0]]})
+    assert missing_runs(rows) == ["coinrun/bc/seed1"]
+    assert missing_runs(rows, games=["maze"], methods=["bc"], seeds=[0]) == ["maze/bc/seed0"]
+
+
+def test_order_of_methods():
+    names = ["gsf-action", "pse", "new", "gsf-reward", "cql", "behaviour", "random", "gsf-mine"]
+    ordered = ["random", "behaviour", "cql", "pse", "new", "gsf-reward", "gsf-action", "gsf-mine"]
+    assert in_order(names) == ordered

@@ -1,0 +1,296 @@
+import importlib.util
+import subprocess
+import sys
+import time
+import types
+
+import numpy as np
+import pytest
+from rliable import metrics
+
+from gsf.core.errors import UserError
+from gsf.reporting import stats
+from gsf.reporting.scores import scores
+from synthetic import evaluation_rows, table_rows
+
+GAMES = ["bigfish", "coinrun", "maze"]
+SMALL = {"games": GAMES, "n_levels": 12, "modes": ["greedy"]}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return evaluation_rows(**SMALL, methods=["random", "behaviour", "bc", "cql", "gsf-reward"])
+
+
+@pytest.fixture(scope="module")
+def replicates(rows):
+    return stats.bootstrap(scores(rows))
+
+
+@pytest.fixture(scope="module")
+def rliable_library():
+    """rliable.library itself. arch < 8, which it needs, cannot be imported whole under pandas 3;
+    its bootstrap classes can."""
+    arch = types.ModuleType("arch")
+    arch.__path__ = list(importlib.util.find_spec("arch").submodule_search_locations)
+    sys.modules["arch"] = arch
+    import rliable.library
+
+    del sys.modules["arch"]
+    return rliable.library
+
+
+def only(frame, **keys):
+    for name, value in keys.items():
+        frame = frame[frame[name] == value]
+    assert len(frame) == 1
+    return frame.iloc[0]
+
+
+def test_aggregates_by_hand():
+    eight = [[float(x)] for x in (8, 1, 7, 2, 6, 3, 5, 4)]
+    frame = stats.aggregates(stats.bootstrap(scores(table_rows({("mine", "cql"): eight})), n=50))
+    assert only(frame, statistic="iqm")["value"] == 4.5  # mean of 3 4 5 6
+    two = {
+        ("a", "cql"): [[0.0], [2.0]],
+        ("b", "cql"): [[3.0], [5.0]],
+        ("c", "cql"): [[9.0], [11.0]],
+    }
+    frame = stats.aggregates(stats.bootstrap(scores(table_rows(two)), n=50))
+    assert only(frame, statistic="mean")["value"] == 5.0  # of the games' means 1, 4, 10
+    assert only(frame, statistic="median")["value"] == 4.0
+    assert only(frame, statistic="iqm")["value"] == 4.75  # mean of 2 3 5 9
+    assert set(frame["n_seeds"]) == {2}
+
+
+def test_min_max_scores_by_hand():
+    found = scores(table_rows({("coinrun", "cql"): [[5.0, 10.0]], ("maze", "cql"): [[10.0, 10.0]]}))
+    frame = stats.aggregates(stats.bootstrap(found, n=50))
+    assert only(frame, statistic="mean")["value"] == 0.75
+    assert set(frame["unit"]) == {"min-max score"}
+
+
+def test_point_estimates_are_rliables(replicates, rliable_library):
+    found = replicates.scores
+    frame = stats.aggregates(replicates)
+    for method in found.methods:
+        matrix = found.matrix(method)
+        assert matrix.shape == (1 if method in ("random", "behaviour") else 5, 3)
+        for statistic, function in {
+            "iqm": metrics.aggregate_iqm,
+            "mean": metrics.aggregate_mean,
+            "median": metrics.aggregate_median,
+        }.items():
+            ours = only(frame, method=method, statistic=statistic)["value"]
+            assert ours == pytest.approx(function(matrix), abs=1e-12)
+    thresholds = np.linspace(0, 0.6, 13)
+    for method, group in stats.profiles(replicates, thresholds).groupby("method"):
+        theirs = rliable_library.score_distributions(found.matrix(method), thresholds)
+        assert group["value"].to_numpy() == pytest.approx(theirs, abs=1e-12)
+    for _, row in stats.improvement(replicates).iterrows():
+        pair = found.matrix(row["method"]), found.matrix("cql")
+        theirs = metrics.probability_of_improvement(*pair)
+        assert row["value"] == pytest.approx(theirs, abs=1e-12)
+
+
+def test_every_replicate_is_rliables_number_on_the_replicate_matrix(replicates):
+    runs = replicates.redrawn("cql", replicates.scores.games)
+    others = replicates.redrawn("bc", replicates.scores.games)
+    beats = np.mean([stats._beats(x, y) for x, y in zip(runs, others, strict=True)], axis=0)
+    for i in (0, 7, 1999):
+        matrix = np.stack([game[i] for game in runs], axis=1)
+        other = np.stack([game[i] for game in others], axis=1)
+        iqm = stats.aggregate_draws("iqm", runs)[i]
+        assert iqm == pytest.approx(metrics.aggregate_iqm(matrix), abs=1e-12)
+        median = stats.aggregate_draws("median", runs)[i]
+        assert median == pytest.approx(metrics.aggregate_median(matrix), abs=1e-12)
+        theirs = metrics.probability_of_improvement(matrix, other)
+        assert beats[i] == pytest.approx(theirs, abs=1e-12)
+
+
+def test_intervals_are_rliables_where_levels_do_not_vary(rliable_library):
+    rng = np.random.default_rng(0)
+    matrix = rng.uniform(0, 1, (8, 4))  # [seeds, games]
+    by_game = {(f"game{g}", "cql"): [[x, x] for x in matrix[:, g]] for g in range(4)}
+    ours = stats.aggregates(stats.bootstrap(scores(table_rows(by_game)), n=2000))
+    row = only(ours, statistic="iqm")
+    state = np.random.get_state()  # noqa: NPY002 (rliable draws from the global state)
+    np.random.seed(0)  # noqa: NPY002
+    _, theirs = rliable_library.get_interval_estimates(
+        {"cql": matrix}, lambda x: np.array([metrics.aggregate_iqm(x)]), reps=2000
+    )
+    np.random.set_state(state)  # noqa: NPY002
+    assert [row["low"], row["high"]] == pytest.approx(theirs["cql"].ravel(), abs=0.02)
+
+
+def test_same_rows_same_bytes_and_the_global_state_is_left_alone(rows):
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    texts = []
+    for seed in (0, 0, 1):
+        replicates = stats.bootstrap(scores(rows.sample(frac=1, random_state=len(texts))), seed)
+        texts.append(stats.aggregates(replicates).to_csv() + stats.relative(replicates).to_csv())
+    assert texts[0] == texts[1] != texts[2]
+    assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
+
+
+def test_an_interval_does_not_depend_on_the_other_methods(rows, replicates):
+    alone = stats.bootstrap(scores(rows[rows["method"] == "cql"]))
+    for game in GAMES:
+        assert np.allclose(alone.draws["cql"][game], replicates.draws["cql"][game], atol=1e-12)
+
+
+def test_without_variance_of_seeds_the_interval_comes_from_levels():
+    rng = np.random.default_rng(0)
+    levels = rng.normal(0, 1, 100)
+    found = scores(table_rows({("mine", "cql"): [levels] * 4}))
+    draws = stats.bootstrap(found).draws["cql"]["mine"]
+    assert (draws == draws[:, :1]).all()
+    assert draws[:, 0].std() == pytest.approx(levels.std() / 10, rel=0.06)
+
+
+def test_without_variance_of_levels_the_interval_comes_from_seeds():
+    seeds = np.array([0.0, 1.0, 2.0, 5.0])
+    found = scores(table_rows({("mine", "cql"): [[x] * 30 for x in seeds]}))
+    means = stats.bootstrap(found).draws["cql"]["mine"].mean(axis=1)
+    assert means.std() == pytest.approx(seeds.std() / 2, rel=0.06)
+    row = only(stats.per_game(stats.bootstrap(scores(table_rows({("m", "cql"): [[3.0] * 5] * 2})))))
+    assert row["value"] == row["low"] == pytest.approx(row["high"])
+
+
+def test_differences_are_paired_by_level():
+    rng = np.random.default_rng(0)
+    levels = rng.normal(0, 10, 40)
+    rows = table_rows({("mine", "cql"): [levels] * 3, ("mine", "gsf-reward"): [levels + 1] * 3})
+    replicates = stats.bootstrap(scores(rows))
+    own = only(stats.per_game(replicates), method="cql")
+    assert own["high"] - own["low"] > 4
+    frame = stats.differences(replicates)
+    assert list(frame["game"]) == ["mine", "iqm", "mean", "median"]
+    assert frame[["value", "low", "high"]].to_numpy() == pytest.approx(np.ones((4, 3)))
+
+
+def test_gap_by_hand_pairs_the_runs():
+    seeds = np.array([0.0, 10.0, 20.0])
+    seen = table_rows({("mine", "cql"): [[x + 3] * 2 for x in seeds]}, split="seen")
+    test = table_rows({("mine", "cql"): [[x] * 2 for x in seeds]})
+    frame = stats.gap(
+        *(stats.bootstrap(scores(r, s)) for r, s in ((seen, "seen"), (test, "unseen")))
+    )
+    row = only(frame, game="mine")
+    assert [row["value"], row["low"], row["high"]] == pytest.approx([3, 3, 3])
+    assert row["split"] == "seen - test"
+    fewer = stats.bootstrap(scores(test[test["seed"] < 2]))
+    assert len(stats.gap(stats.bootstrap(scores(seen, "seen")), fewer)) == 0
+
+
+def test_relative_by_hand():
+    rows = table_rows(
+        {
+            ("a", "cql"): [[1.0, 3.0]],
+            ("a", "bc"): [[2.0, 4.0]],
+            ("b", "cql"): [[4.0, 4.0]],
+            ("b", "bc"): [[3.0, 3.0]],
+            ("c", "cql"): [[-1.0, 2.0]],
+            ("c", "bc"): [[5.0, 5.0]],
+        }
+    )
+    frame = stats.relative(stats.bootstrap(scores(rows)))
+    assert only(frame, game="a")["value"] == 0.5
+    assert only(frame, game="b")["value"] == -0.25
+    assert only(frame, game="c")[["value", "low", "high"]].isna().all()  # CQL may be 0 there
+    assert only(frame, game="mean")["value"] == 0.125
+    assert only(frame, game="median")["value"] == 0.125
+    assert stats.positive_games(stats.bootstrap(scores(rows)), "cql") == ["a", "b"]
+
+
+def test_the_baseline_is_redrawn_with_the_rest():
+    levels = [1.0, 2.0, 9.0, 4.0]
+    doubled = [2 * x for x in levels]
+    rows = table_rows({("a", "cql"): [levels], ("a", "bc"): [doubled]})
+    row = only(stats.relative(stats.bootstrap(scores(rows))), game="a")
+    assert [row["value"], row["low"], row["high"]] == pytest.approx([1, 1, 1])
+
+
+def test_ratios_are_over_the_median_baseline_run():
+    rows = table_rows({("a", "cql"): [[1.0], [2.0], [6.0]], ("a", "bc"): [[3.0]]})
+    frame = stats.ratios(stats.bootstrap(scores(rows)))
+    assert list(frame["value"]) == [1.5, 0.5, 1.0, 3.0]
+    assert list(frame["method"]) == ["bc", "cql", "cql", "cql"]
+
+
+def test_improvement_by_hand():
+    rows = table_rows({("a", "cql"): [[1.0], [2.0]], ("a", "bc"): [[2.0], [3.0]]})
+    row = only(stats.improvement(stats.bootstrap(scores(rows))))
+    assert row["value"] == 0.875  # 2>1, 2=2, 3>1, 3>2
+    assert 0 <= row["low"] <= row["high"] <= 1
+
+
+def test_a_baseline_that_is_not_there_is_an_error():
+    replicates = stats.bootstrap(scores(table_rows({("a", "bc"): [[1.0]]})))
+    for function in (stats.relative, stats.differences, stats.improvement, stats.ratios):
+        with pytest.raises(UserError, match="no runs of the baseline 'cql'"):
+            function(replicates)
+
+
+def test_results_say_their_split_and_number_of_seeds(rows, replicates):
+    frame = stats.aggregates(replicates)
+    assert set(frame["split"]) == {"unseen"}
+    assert set(frame["mode"]) == {"greedy"}
+    assert only(frame, method="random", statistic="iqm")["n_seeds"] == 1
+    assert only(frame, method="cql", statistic="iqm")["n_seeds"] == 5
+    one_missing = rows[~((rows["game"] == "maze") & (rows["method"] == "cql") & (rows["seed"] > 1))]
+    fewer = stats.aggregates(stats.bootstrap(scores(one_missing), n=20))
+    assert only(fewer, method="cql", statistic="iqm")["n_seeds"] == 2
+
+
+def test_curves_end_at_the_headline(rows):
+    steps = [100, 500, 1000]
+    rows = evaluation_rows(**SMALL, methods=["random", "cql"], steps=steps)
+    frame = stats.curves(rows, n=100)
+    assert list(frame[frame["method"] == "cql"]["step"]) == steps
+    last = only(frame, method="cql", step=1000)
+    headline = only(stats.aggregates(stats.bootstrap(scores(rows))), method="cql", statistic="iqm")
+    assert last["value"] == headline["value"]
+    assert only(frame, method="cql", step=100)["value"] < last["value"]
+    assert frame[frame["method"] == "random"]["value"].nunique() == 1
+
+
+def test_ablation_reads_validation_levels_of_one_method():
+    options = {**SMALL, "splits": ["validation", "unseen"], "methods": ["gsf-reward"]}
+    variants = {"7": evaluation_rows(**options), "9": evaluation_rows(**options, seed=1)}
+    frame = stats.ablation(variants, n=50)
+    assert list(frame["setting"]) == ["7", "9"]
+    assert set(frame["split"]) == {"validation"}
+    expected = scores(variants["9"], "validation").matrix("gsf-reward")
+    assert only(frame, setting="9")["value"] == pytest.approx(metrics.aggregate_iqm(expected))
+    other = table_rows({("mine", "bc"): [[1]]}, step=variants["7"]["step"].max())
+    with pytest.raises(UserError, match="share no game"):
+        stats.ablation({"a": variants["7"], "b": other}, "unseen", n=9)
+    longer = evaluation_rows(**{**options, "steps": [1000, 2000]})
+    alone, both = (stats.ablation(v, n=9) for v in ({"a": longer}, {"a": longer, **variants}))
+    assert only(both, setting="a")["value"] < only(alone, setting="a")["value"]  # at step 1000
+    with pytest.raises(UserError, match="never played at the same step"):
+        stats.ablation({"a": longer[longer["step"] == 2000], **variants}, n=9)
+    two = evaluation_rows(**{**options, "methods": ["bc", "cql"]})
+    with pytest.raises(UserError, match="one method"):
+        stats.ablation({"a": two}, n=9)
+
+
+def test_the_whole_benchmark_takes_seconds():
+    # 16 games, 11 methods and the references, 5 seeds, 200 levels: a quarter of a whole report's
+    rows = evaluation_rows(splits=["unseen"], modes=["greedy"])
+    started = time.process_time()
+    replicates = stats.bootstrap(scores(rows))
+    for function in (stats.aggregates, stats.relative, stats.improvement, stats.differences):
+        assert len(function(replicates))
+    assert time.process_time() - started < 10
+
+
+def test_reports_need_neither_torch_nor_procgen():
+    code = """
+import sys
+import gsf.reporting.report
+print([name for name in ("torch", "procgen", "gym", "arch") if name in sys.modules])
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

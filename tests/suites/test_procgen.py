@@ -1,0 +1,157 @@
+"""Real Procgen: exact levels, right flags on every step, states that can be restored."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from gsf.core.errors import UserError
+from gsf.suites.procgen import GAMES, make_env
+
+
+def play(env, actions):
+    """The stream of everything a user sees."""
+    obs, info = env.reset()
+    seen = [(obs, info["level"])]
+    for action in actions:
+        obs, reward, terminated, truncated, info = env.step(action)
+        seen.append((obs, info["level"], reward, terminated, truncated, info["prev_level"]))
+    return seen
+
+
+def same(first, second):
+    return all(
+        np.array_equal(a, b)
+        for x, y in zip(first, second, strict=True)
+        for a, b in zip(x, y, strict=True)
+    )
+
+
+def random_actions(n_steps, n_envs, seed=0):
+    return np.random.default_rng(seed).integers(0, 15, (n_steps, n_envs))
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_listed_levels_play_like_one_level_envs(game):
+    levels = [3, 900_000, 17, 4, 5]  # slot 0 plays 3, 17, 5; slot 1 plays 900000, 4
+    n_steps = 150
+    actions = random_actions(n_steps, 2)
+    env = make_env(game, levels, n_envs=2, seed=0)
+    obs, info = env.reset()
+    assert info["level"].tolist() == [3, 900_000]
+    turns = [[3, 17, 5], [900_000, 4]]
+    alone = [make_env(game, range(n, n + 1), 1, seed=8) for n in (3, 900_000)]
+    for slot in range(2):
+        assert np.array_equal(alone[slot].reset()[0][0], obs[slot])
+    begun = [1, 1]
+    for t in range(n_steps):
+        obs, reward, terminated, truncated, info = env.step(actions[t])
+        for slot in range(2):
+            level = turns[slot][(begun[slot] - 1) % len(turns[slot])]
+            assert info["prev_level"][slot] == level
+            expected = alone[slot].step(actions[t, slot : slot + 1])
+            assert reward[slot] == expected[1][0]
+            assert (terminated[slot], truncated[slot]) == (expected[2][0], expected[3][0])
+            if terminated[slot] or truncated[slot]:
+                level = turns[slot][begun[slot] % len(turns[slot])]
+                begun[slot] += 1
+                alone[slot] = make_env(game, range(level, level + 1), 1, seed=9)
+                expected = alone[slot].reset()
+            assert info["level"][slot] == level
+            assert np.array_equal(expected[0][0], obs[slot])
+
+
+def test_same_seed_same_stream_whatever_the_threads():
+    actions = random_actions(200, 4)
+    streams = [
+        play(make_env("coinrun", range(200), 4, seed=5, threads=threads), actions)
+        for threads in (0, 1, 2)
+    ]
+    assert same(streams[0], streams[1])
+    assert same(streams[0], streams[2])
+    other = play(make_env("coinrun", range(200), 4, seed=6), actions)
+    assert not same(streams[0], other)
+
+
+def test_reset_starts_the_same_stream_again():
+    env = make_env("jumper", range(10), 3, seed=1)
+    actions = random_actions(60, 3)
+    assert same(play(env, actions), play(env, actions))
+
+
+def test_levels_stay_in_the_range():
+    env = make_env("fruitbot", range(40, 45), 8, seed=0)
+    levels = {int(n) for seen in play(env, random_actions(300, 8)) for n in seen[1]}
+    assert levels <= set(range(40, 45))
+    assert len(levels) == 5
+
+
+def test_doing_nothing_in_a_maze_is_truncated_at_its_limit():
+    env = make_env("maze", [1, 2], n_envs=2, seed=0)
+    env.reset()
+    for t in range(1, 501):
+        _, _, terminated, truncated, info = env.step(np.array([4, 4]))
+        assert not terminated.any()
+        assert truncated.tolist() == [t == 500] * 2
+    assert info["prev_level"].tolist() == [1, 2]
+    assert not info["completed"].any()
+
+
+def test_dying_is_terminated_and_reaching_the_goal_is_completed():
+    env = make_env("coinrun", range(200), 64, seed=0)
+    env.reset()
+    completed = lost = 0
+    for action in random_actions(600, 64, seed=2):
+        _, reward, terminated, truncated, info = env.step(np.where(action < 8, 7, 8))
+        assert np.array_equal(info["completed"], reward > 0)  # coinrun pays only for the coin
+        assert not (info["completed"] & ~terminated).any()
+        assert not (terminated & truncated).any()
+        completed += info["completed"].sum()
+        lost += (terminated & ~info["completed"]).sum()
+    assert completed > 0
+    assert lost > 0
+
+
+def test_a_restored_state_goes_on_bit_for_bit():
+    actions = random_actions(120, 4)
+    env = make_env("heist", range(200), 4, seed=3)
+    env.reset()
+    for action in actions[:40]:
+        env.step(action)
+    saved = env.state_dict()
+    rest = [env.step(action)[:4] for action in actions[40:]]
+    other = make_env("heist", range(200), 4, seed=77)
+    other.load_state_dict(saved)
+    assert same(rest, [other.step(action)[:4] for action in actions[40:]])
+    assert saved["states"] != env.latent_state()
+
+
+def test_lent_buffers_are_not_copies():
+    env = make_env("coinrun", range(5), 2, seed=0, copy=False)
+    first = env.reset()[0]
+    assert env.step(np.array([7, 7]))[0] is first
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("pong", range(5), 2, 0), "unknown game 'pong'"),
+        (("coinrun", [], 1, 0), "levels is empty"),
+        (("coinrun", [-1], 1, 0), "level seeds lie in"),
+        (("coinrun", [2**31], 1, 0), "level seeds lie in"),
+        (("coinrun", [1, 2], 3, 0), "use at most 2"),
+        (("coinrun", range(5), 0, 0), "n_envs must be positive"),
+    ],
+)
+def test_bad_requests_say_what_is_wrong(arguments, message):
+    with pytest.raises(UserError, match=message):
+        make_env(*arguments)
+
+
+def test_gym_does_not_print_its_banner():
+    code = "import gsf; gsf.make_env('coinrun', range(1), 1, 0).reset()"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == done.stderr == ""

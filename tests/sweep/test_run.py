@@ -1,0 +1,155 @@
+"""Everything from one command, on real Procgen, at the smallest size."""
+
+import json
+
+import pandas as pd
+import pytest
+from test_recording import record
+
+from gsf.core.errors import UserError
+from gsf.sweep.run import RunConfig, all_methods, run
+
+SMALL = (
+    "train.grad_steps=2",
+    "train.batch=16",
+    "evaluate.n_seen=2",
+    "evaluate.n_validation=0",
+    "evaluate.n_unseen=2",
+    "gsf.tau=0.25",
+)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """Every method once, on a game whose episodes are short."""
+    home = tmp_path_factory.mktemp("sweep")
+    record("starpilot", n_steps=400, n_envs=8, levels=range(4)).save(home / "play.gsfrec")
+    config = RunConfig(
+        out=home / "out",
+        preset="smoke",
+        methods=("all",),
+        recordings=(str(home / "play.gsfrec"),),
+        set=(*SMALL, "materialise.transitions=3000"),
+        report=False,
+    )
+    return config, run(config)
+
+
+def test_every_method_has_a_row_for_each_level_and_mode(swept):
+    _, out = swept
+    assert set(all_methods()) >= {"bc", "cql", "gsf-reward", "gsf-successor", "gsf-action"}
+    for method in [*all_methods(), "random"]:
+        directory = out / "starpilot" / method
+        rows = pd.read_csv(directory / ("" if method == "random" else "seed0") / "returns.csv")
+        assert set(rows["method"]) == {method}
+        assert len(rows) == 2 * 2 * 2  # splits, modes, levels
+        assert set(rows["split"]) == {"seen", "unseen"}
+
+
+def test_the_settings_reach_the_stages(swept):
+    _, out = swept
+    config = json.loads((out / "starpilot/gsf-reward/seed0/manifest.json").read_text())["config"]
+    assert (config["grad_steps"], config["batch"], config["encoder"]) == (2, 16, "impala_small")
+    assert config["loss"]["tau"] == 0.25
+
+
+def test_the_same_command_again_does_nothing_and_says_the_same(swept, capsys):
+    config, out = swept
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")}
+    files = {path: path.read_bytes() for path in out.rglob("returns.csv")}
+    capsys.readouterr()
+    run(config)
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")} == before
+    assert {path: path.read_bytes() for path in out.rglob("returns.csv")} == files
+    shown = capsys.readouterr().out
+    assert "unseen levels" in shown
+    assert all(method in shown for method in all_methods())
+
+
+def test_a_failed_run_is_named_and_the_others_go_on(swept, tmp_path, capsys):
+    config, _ = swept
+    broken = RunConfig(
+        out=tmp_path,
+        preset="smoke",
+        methods=("gsf-reward", "bc"),
+        recordings=config.recordings,
+        set=(
+            *SMALL,
+            "materialise.transitions=3000",
+            "label.n_bins=100000",
+            "label.allow_small_levels=false",
+        ),
+        report=False,
+    )
+    with pytest.raises(UserError, match="1 of 2 runs failed"):
+        run(broken)
+    assert (tmp_path / "starpilot/bc/seed0/returns.csv").is_file()
+    assert "failed: starpilot gsf-reward seed0" in capsys.readouterr().err
+
+
+def test_a_game_without_a_recording_says_what_to_do(swept):
+    config, _ = swept
+    with pytest.raises(UserError, match="gsf collect --game maze"):
+        run(RunConfig(games=("maze",), recordings=config.recordings))
+
+
+def test_tuning_in_two_processes_reports_other_seeds_with_the_chosen_setting(
+    swept, tmp_path, capsys
+):
+    config, _ = swept
+    small = [word for word in SMALL if "n_validation" not in word]
+    tuned = RunConfig(
+        out=tmp_path,
+        preset="smoke",
+        methods=("bc", "gsf-successor"),  # whose labels differ by seed: four trials want the same
+        recordings=config.recordings,
+        set=(
+            *small,
+            "materialise.transitions=3000",
+            "evaluate.n_validation=2",
+            "evaluate.all=true",
+            "train.lr=1e-3",
+        ),
+        tune=1,
+        workers=2,
+        report=False,
+    )
+    run(tuned)
+    trials = pd.read_csv(tmp_path / "tuning/trials.csv")
+    assert trials.groupby("method")["trial"].count().to_dict() == {"bc": 1, "gsf-successor": 4}
+    assert trials["setting"].fillna("").tolist()[0] == ""  # --set has decided it
+    assert trials.groupby("method")["chosen"].sum().tolist() == [1, 1]
+    trial = pd.read_csv(tmp_path / "tuning/starpilot/gsf-successor/trial2/returns.csv")
+    assert set(trial["split"]) == {"validation"}
+    assert set(trial["seed"]) == {1000}
+    manifest = json.loads((tmp_path / "starpilot/gsf-successor/seed0/manifest.json").read_text())
+    made = manifest["config"]
+    chosen = trials.set_index("method").query("chosen").loc["gsf-successor", "setting"]
+    alpha, weight = made["cql_alpha"], made["aux_weight"]
+    assert chosen == f"train.cql_alpha={alpha:g} train.aux_weight={weight:g}"
+    assert (made["grad_steps"], made["lr"]) == (2, 1e-3)
+    assert "bc, 2 steps" in (tmp_path / "starpilot/bc/seed0.log").read_text()
+    shown = capsys.readouterr().out
+    assert "trial" not in shown  # tuning runs are in no table
+    assert shown.count("gsf-successor") == 2
+
+
+def test_two_recordings_of_one_game_and_tuning_a_released_setting_are_refused(swept, tmp_path):
+    config, _ = swept
+    with pytest.raises(UserError, match=r"are both of starpilot; .*gsf data join"):
+        run(RunConfig(out=tmp_path, recordings=config.recordings * 2))
+    with pytest.raises(UserError, match=r"would undo train\.released"):
+        run(RunConfig(out=tmp_path, preset="smoke", tune=1, set=("train.released=true",)))
+
+
+def test_a_negative_number_of_workers_or_steps_is_refused():
+    for wrong in ({"workers": 0}, {"tune": -1}):
+        with pytest.raises(UserError, match="must be positive"):
+            RunConfig(**wrong)
+
+
+def test_tuning_without_validation_levels_is_refused_before_anything_is_trained(swept, tmp_path):
+    config, _ = swept
+    with pytest.raises(UserError, match="--tune needs validation levels"):
+        run(RunConfig(out=tmp_path, preset="laptop", recordings=config.recordings, tune=1))
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,62 @@
+import pandas as pd
+import pytest
+
+from gsf.learn.learner import AgentConfig
+from gsf.sweep.run import RunConfig, all_methods
+from gsf.sweep.tune import choose, trials
+
+
+def rows(method: str, trial: int, greedy: list[float], softmax: list[float]) -> pd.DataFrame:
+    played = {"greedy": greedy, "sampled": softmax}
+    return pd.DataFrame(
+        [
+            {"game": "coinrun", "method": method, "trial": trial, "setting": f"s{trial}"}
+            | {"mode": mode, "level": level, "step": step, "return": value}
+            for mode, values in played.items()
+            for level, better in enumerate(values)
+            for step, value in ((600, 100.0), (2_000, better))  # a shorter tuning was there before
+        ]
+    )
+
+
+@pytest.mark.parametrize("update", ["joint", "alternating"])
+@pytest.mark.parametrize("base", ["cql", "bc"])
+def test_every_method_has_four_different_trials_and_the_first_is_the_default(base, update):
+    for method in all_methods():
+        config = AgentConfig(method=method, base=base, update=update)
+        chosen = [_decisive(config, trial) for trial in trials(config)]
+        assert len(set(chosen)) == 4
+        assert chosen[0] == _decisive(config, ())
+
+
+def _decisive(config: AgentConfig, trial: tuple[str, ...]) -> tuple[float | None, ...]:
+    """What the trial comes to, without options that have no part in it."""
+    with_trial = RunConfig(set=trial).stage("train", dataset=".", out=".", method=config.method)
+    resolved = with_trial.resolved()
+    joint, aux = config.update == "joint", config.method not in ("bc", "cql")
+    return (
+        resolved.lr,
+        resolved.cql_alpha if config.learner == "cql" else None,
+        resolved.aux_weight if aux and joint else None,
+        resolved.aux_lr if aux and not joint else None,
+    )
+
+
+def test_the_best_mean_over_both_modes_is_chosen_for_each_method():
+    table = choose(
+        pd.concat(
+            [
+                rows("bc", 0, [10, 0], [0, 0]),  # 5 and 0: 2.5
+                rows("bc", 1, [5, 0], [5, 5]),  # 2.5 and 5: 3.75
+                rows("cql", 0, [1, 1], [1, 1]),
+                rows("cql", 1, [1, 1], [1, 1]),  # of equals the first
+            ]
+        ),
+        step=2_000,
+    )
+    assert table["mean"].tolist() == pytest.approx([2.5, 3.75, 1, 1])
+    assert table["greedy"].tolist() == pytest.approx([5, 2.5, 1, 1])
+    assert table.loc[table["chosen"], ["method", "trial"]].to_numpy().tolist() == [
+        ["bc", 1],
+        ["cql", 0],
+    ]

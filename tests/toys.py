@@ -1,0 +1,30 @@
+"""Jobs that end in every way a job can end; in a module that worker processes can import."""
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Toy:
+    out: Path
+    act: str = "well"
+
+    def __call__(self) -> str | None:
+        print(f"shown by {self.out.name}")
+        if self.act == "crash":
+            raise ValueError("a bug")
+        if self.act == "full disk":
+            raise OSError(28, "No space left on device")
+        if self.act == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.act == "sleep":
+            (self.out.parent / f"{self.out.name}.pid").write_text(str(os.getpid()))
+            time.sleep(60)
+        return "bad input" if self.act == "refused" else None
+
+
+def toys(home: Path, *acts: str) -> list[Toy]:
+    return [Toy(home / f"{number}-{act}", act) for number, act in enumerate(acts)]
