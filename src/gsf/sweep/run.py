@@ -40,7 +40,7 @@ from gsf.reporting.returns import gather
 from gsf.reporting.scores import scores
 from gsf.suites.procgen import GAMES, find_game
 from gsf.sweep import tune
-from gsf.sweep.spread import spread
+from gsf.sweep.workers import run_all
 
 STAGES: dict[str, Any] = {
     "materialise": MaterialiseConfig,
@@ -279,7 +279,7 @@ def _do(jobs: Sequence[Job], config: RunConfig) -> dict[Job, str]:
         for job in (job for fitted, job in by_fit.items() if wanted[fitted] > 1):
             with contextlib.suppress(UserError):  # the job itself will say so
                 job.labels()  # that several jobs would race for
-    return spread(jobs, config.workers, config.ray)
+    return run_all(jobs, config.workers, config.ray)
 
 
 def _recordings(config: RunConfig) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""How independent jobs are run: one after another, in processes, or on Ray (its only import).
+"""How independent jobs are run: one after another, in processes, or on a cluster.
 
 In: jobs, each a picklable callable that returns what went wrong, if anything. Out: the reasons. A
 job that crashes is one that went wrong: the others go on.
@@ -7,13 +7,12 @@ job that crashes is one that went wrong: the others go on.
 import contextlib
 import multiprocessing
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from gsf.core.errors import UserError
 from gsf.core.logs import console, progress
 
 
@@ -27,10 +26,12 @@ class Work(Protocol):
 Job = TypeVar("Job", bound=Work)
 
 
-def spread(jobs: Sequence[Job], workers: int = 1, ray: bool = False) -> dict[Job, str]:
+def run_all(jobs: Sequence[Job], workers: int = 1, ray: bool = False) -> dict[Job, str]:
     """Runs all jobs; returns the reasons of those that failed."""
     if ray:
-        reasons = _on_ray(jobs)
+        from gsf.sweep.cluster import on_ray
+
+        reasons = on_ray(jobs)
     elif workers > 1:
         reasons = _in_processes(jobs, workers)
     else:
@@ -38,7 +39,7 @@ def spread(jobs: Sequence[Job], workers: int = 1, ray: bool = False) -> dict[Job
     return {job: reason for job, reason in zip(jobs, reasons, strict=True) if reason}
 
 
-def _attempt(job: Work) -> str | None:
+def attempt(job: Callable[[], str | None]) -> str | None:
     try:
         return job()
     except OSError as error:  # a full disk, a file that is gone
@@ -51,7 +52,7 @@ def _attempt(job: Work) -> str | None:
 def _here(jobs: Sequence[Job]) -> Iterator[str | None]:
     for number, job in enumerate(jobs, 1):
         console.rule(f"{number}/{len(jobs)} {job}")
-        yield _attempt(job)
+        yield attempt(job)
 
 
 def _in_processes(jobs: Sequence[Job], workers: int) -> list[str | None]:
@@ -111,22 +112,4 @@ def _run_logged(job: Work, threads: int, answer: Connection) -> None:
     with open(_log(job), "a") as file, contextlib.redirect_stdout(file):
         console.file = file
         with contextlib.suppress(KeyboardInterrupt):  # the process that started us says so
-            answer.send(_attempt(job))
-
-
-def _on_ray(jobs: Sequence[Job]) -> list[str | None]:
-    try:
-        import ray
-    except ImportError:
-        raise UserError("--ray needs Ray: pip install 'gsf[cluster]'.") from None
-    ray.init(ignore_reinit_error=True)
-    resources = ray.cluster_resources()
-    n_gpus = 1 if resources.get("GPU") else 0  # a task that asks for none gets none
-    remote = ray.remote(num_gpus=n_gpus)(_attempt)
-    reasons: list[str | None] = []
-    for answer in [remote.remote(job) for job in jobs]:
-        try:
-            reasons.append(ray.get(answer))
-        except ray.exceptions.RayError as error:  # its process or its machine is gone
-            reasons.append(f"{type(error).__name__}: {error}")
-    return reasons
+            answer.send(attempt(job))

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from gsf.sweep.spread import spread
+from gsf.sweep.workers import run_all
 from toys import toys
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_job_that_fails_or_crashes_is_named_and_the_others_go_on(tmp_path, workers):
     jobs = toys(tmp_path, "crash", "well", "refused", "full disk", "well")
-    reasons = spread(jobs, workers)
+    reasons = run_all(jobs, workers)
     assert list(reasons) == [jobs[0], jobs[2], jobs[3]]
     assert reasons[jobs[0]] == "ValueError: a bug"
     assert reasons[jobs[2]] == "bad input"
@@ -26,7 +26,7 @@ def test_a_job_that_fails_or_crashes_is_named_and_the_others_go_on(tmp_path, wor
 
 def test_a_killed_process_costs_its_own_job_only(tmp_path):
     jobs = toys(tmp_path, "killed", "well", "well")
-    reasons = spread(jobs, workers=2)
+    reasons = run_all(jobs, workers=2)
     assert list(reasons) == [jobs[0]]
     assert reasons[jobs[0]].startswith("its process ended with code -9; see ")
 
@@ -35,8 +35,8 @@ def test_an_interrupt_ends_all_processes_at_once_and_starts_no_other(tmp_path):
     code = (
         "import signal, sys; from pathlib import Path; sys.path.insert(0, sys.argv[2])\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # a job of a shell ignores it\n"
-        "from toys import toys; from gsf.sweep.spread import spread\n"
-        "if __name__ == '__main__': spread(toys(Path(sys.argv[1]), *['sleep'] * 5), workers=2)\n"
+        "from toys import toys; from gsf.sweep.workers import run_all\n"
+        "if __name__ == '__main__': run_all(toys(Path(sys.argv[1]), *['sleep'] * 5), workers=2)\n"
     )
     script = tmp_path / "script.py"
     script.write_text(code)

@@ -1,0 +1,158 @@
+"""Doors: what a user may name. A name is a file of one of gsf's folders, an entry point of an
+installed package, or `file.py:Name`, a name in a file of the user's own, which is run.
+
+A folder is the only list of names there is: to add a thing is to add a file. What a manifest
+names is never run: a user has to have named the file in this process (`allow`, or any option).
+"""
+
+import difflib
+import importlib
+import importlib.metadata
+import importlib.util
+import pkgutil
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from gsf.core.errors import UserError
+from gsf.core.files import digest_file
+
+T = TypeVar("T")
+_FILE = re.compile(r"(?P<path>.+\.py):(?P<name>\w+)")
+_named: dict[str, Path] = {}  # digest -> file that the user has named in this process
+
+
+@dataclass(frozen=True)
+class Found(Generic[T]):
+    """What a name stands for."""
+
+    spec: str  # as the user wrote it
+    name: str  # short, in tables and directories
+    value: T
+    code: str | None = None  # digest of the user's file it came from
+
+    def identity(self, role: str) -> dict[str, str]:
+        """An input digest: a user's code may change under one name, gsf's has a version."""
+        return {} if self.code is None else {role: self.code}
+
+
+class Registry(Generic[T]):
+    """The things of one kind: `what` they are called, the `package` whose folder holds them,
+    and `accepts`, which tells one of them from anything else in a module.
+
+    A thing says its own `name`; in the folder the file is named like it.
+    """
+
+    def __init__(self, what: str, package: str, accepts: Callable[[Any], bool]) -> None:
+        self.what, self._package, self._accepts = what, package, accepts
+        self.group = f"gsf.{package.rpartition('.')[2]}"  # of entry points
+
+    def built_in(self) -> list[str]:
+        folder = importlib.import_module(self._package).__path__
+        return sorted(m.name for m in pkgutil.iter_modules(folder) if not m.name.startswith("_"))
+
+    def _installed(self) -> dict[str, importlib.metadata.EntryPoint]:
+        found = {e.name: e for e in importlib.metadata.entry_points(group=self.group)}
+        if clash := sorted(set(found) & set(self.built_in())):
+            raise UserError(
+                f"an installed package calls a {self.what} {clash[0]!r}, which gsf has already; "
+                "remove the package or rename its entry point."
+            )
+        return found
+
+    def names(self) -> list[str]:
+        """Those that need no file: gsf's own and those of installed packages."""
+        return [*self.built_in(), *sorted(self._installed())]
+
+    def find(self, spec: str) -> Found[T]:
+        """What the user calls `spec`; one sentence if there is no such thing."""
+        if match := _FILE.fullmatch(spec):
+            return self._from_file(spec, Path(match["path"]), match["name"])
+        if spec in self.built_in():
+            module = importlib.import_module(f"{self._package}.{spec}")
+            return Found(spec, spec, self._only(module, spec, str(module.__file__)))
+        if entry := self._installed().get(spec):
+            value = _guarded(entry.load, f"the installed {self.what} {spec!r}")
+            return Found(spec, spec, self._checked(value, spec, entry.value))
+        raise UserError(self._unknown(spec))
+
+    def find_again(self, spec: str, code: str | None) -> Found[T]:
+        """What a manifest calls `spec`: code of a file only if the user has named that file."""
+        if not _FILE.fullmatch(spec):
+            return self.find(spec)
+        name = spec.rpartition(":")[2]
+        if code not in _named:
+            raise UserError(
+                f"{spec} is code of a file; if you trust it, name the file again with --code."
+            )
+        return self._from_file(spec, _named[code], name)
+
+    def _unknown(self, spec: str) -> str:
+        close = difflib.get_close_matches(spec, self.names(), n=1)
+        meant = f"did you mean {close[0]}? " if close else ""
+        return (
+            f"unknown {self.what} {spec!r}; {meant}There are {', '.join(self.names())}, or your "
+            "own as file.py:Name."
+        )
+
+    def _from_file(self, spec: str, path: Path, name: str) -> Found[T]:
+        module = _run(path)
+        if not hasattr(module, name):
+            raise UserError(f"{path} has no {name!r}; it must define the {self.what} by that name.")
+        value = self._checked(getattr(module, name), name, str(path))
+        short = str(getattr(value, "name", name))
+        if short in self.names():
+            raise UserError(f"{spec}: {short!r} is a {self.what} of gsf; give yours another name.")
+        return Found(spec, short, value, digest_file(path))
+
+    def _checked(self, value: Any, name: str, where: str) -> T:
+        if not self._accepts(value):
+            raise UserError(f"{name!r} of {where} is not a {self.what}; see docs/extending.md.")
+        found: T = value
+        return found
+
+    def _only(self, module: Any, name: str, where: str) -> T:
+        """The thing of a file in gsf's folder: the one that says the file's name."""
+        named = [v for v in vars(module).values() if getattr(v, "name", None) == name]
+        if not named:
+            raise ImportError(f"{where} holds no {self.what} with name = {name!r}")
+        return self._checked(named[0], name, where)
+
+
+def allow(files: Sequence[Path]) -> None:
+    """The user names files whose code runs, which were trained with, may run again."""
+    for path in files:
+        _run(path)
+
+
+def _run(path: Path) -> Any:
+    """The module of a user's file, run once for as long as the file stays the same."""
+    if not path.is_file():
+        raise UserError(f"no Python file {path}.")
+    code = digest_file(path)
+    unique = f"gsf_user_{path.stem}_{code}"
+    if unique not in sys.modules:
+        spec = importlib.util.spec_from_file_location(unique, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[unique] = module  # dataclasses look their module up there
+        try:
+            _guarded(lambda: spec.loader.exec_module(module), str(path))  # type: ignore[union-attr]
+        except UserError:
+            del sys.modules[unique]
+            raise
+    _named[code] = path
+    return sys.modules[unique]
+
+
+def _guarded(act: Callable[[], Any], where: str) -> Any:
+    try:
+        return act()
+    except (UserError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # whatever a user's code may raise, SystemExit too
+        raise UserError(f"{where} could not be run ({type(error).__name__}: {error}).") from error
