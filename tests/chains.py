@@ -76,8 +76,6 @@ def write_chain(
                 "truncated": last if end == "truncated" else none,
                 "has_next": ~last | final_frame,
             },
-            config={},
-            inputs={},
         )
     return Dataset.open(path)
 

@@ -51,5 +51,5 @@ def write_episodes(
             for name, values in episode.items():
                 columns.setdefault(name, []).append(values)
         joined = {name: np.concatenate(parts) for name, parts in columns.items()}
-        writer.finish(joined, config={}, inputs={})
+        writer.finish(joined)
     return Dataset.open(path)

@@ -44,7 +44,7 @@ def write_dataset(path: Path, game: str = "starpilot", obs_shape=(64, 64, 3)) ->
     facts = {"name": game, "obs_shape": obs_shape, "n_actions": 15, "levels": LEVELS}
     with DatasetWriter(path, **facts, region_frames=[n]) as writer:
         writer.append(0, rng.integers(0, 256, (n, *obs_shape)).astype(np.uint8))
-        writer.finish(columns, config={}, inputs={}, difficulty="easy")
+        writer.finish(columns, difficulty="easy")
     return Dataset.open(path)
 
 

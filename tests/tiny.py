@@ -56,7 +56,7 @@ def write_dataset(path: Path, n_levels: int = 4, n_episodes: int = 16, seed: int
             for name, values in row.items():
                 columns.setdefault(name, []).append(values)
         joined = {name: np.concatenate(parts) for name, parts in columns.items()}
-        writer.finish(joined, config={}, inputs={})
+        writer.finish(joined)
     return Dataset.open(path)
 
 

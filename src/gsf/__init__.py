@@ -8,7 +8,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from gsf.core.version import __version__ as __version__
 
 _HOME = {
     "make_env": "gsf.suites.procgen",

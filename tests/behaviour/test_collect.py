@@ -109,7 +109,7 @@ def trained(tmp_path_factory):
 
 def test_what_a_finished_directory_holds(trained, capsys):
     out = trained.out
-    manifest = read_manifest(out, "policy", 1)
+    manifest = read_manifest(out, "policy")
     assert manifest["frames"] == 256  # whole updates
     assert manifest["config"]["lr"] == 5e-4
     assert list((out / "tensorboard").iterdir())
@@ -168,7 +168,7 @@ def test_a_trained_policy_can_be_recorded_on_other_levels(trained, tmp_path):
     path = collect(CollectConfig(**options, out=tmp_path / "validation"))
     recording = Recording.load(path)
     assert recording.levels == list(range(500_000, 500_008))
-    manifest = read_manifest(tmp_path / "validation", "recording", 1)
+    manifest = read_manifest(tmp_path / "validation", "recording")
     assert manifest["inputs"] == {"policy": recording.takes[0].policy["digest"]}
     assert not (tmp_path / "validation" / "policy.pt").exists()
     with pytest.raises(UserError, match=r"was trained on fruitbot \(easy\), not on maze"):

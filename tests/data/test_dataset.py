@@ -334,7 +334,7 @@ def test_regions_are_written_side_by_side(tmp_path):
         w.append(1, frames(30))
         w.append(0, frames(10, 20))
         w.append(1, frames(40, 50))
-        manifest = w.finish(ROWS, config={"k": 1}, inputs={"recording": "abc"}, pixels_match=True)
+        manifest = w.finish(ROWS, pixels_match=True)
     assert np.load(tmp_path / "ds" / "obs.npy")[:, 0, 0, 0].tolist() == [10, 20, 30, 40, 50]
     assert manifest["levels"] == [5, 9]
     assert [region[:2] for region in manifest["regions"]] == [[0, 2], [2, 5]]
@@ -349,7 +349,7 @@ def test_mean_return_is_of_whole_episodes(tmp_path):
     """Neither of one that is cut nor of one whose beginning is missing."""
     with writer(tmp_path / "ds") as w:
         fill(w)
-        manifest = w.finish(ROWS | {"t": [1, 2, 0, 1]}, config={}, inputs={})
+        manifest = w.finish(ROWS | {"t": [1, 2, 0, 1]})
     assert manifest["mean_return"] is None
 
 
@@ -363,7 +363,7 @@ def too_many(w):
 
 def too_few(w):
     w.append(0, frames(1, 2))
-    w.finish(ROWS, config={}, inputs={})
+    w.finish(ROWS)
 
 
 def other_shape(w):
@@ -377,22 +377,22 @@ def fill(w):
 
 def lacks_column(w):
     fill(w)
-    w.finish({k: v for k, v in ROWS.items() if k != "t"}, config={}, inputs={})
+    w.finish({k: v for k, v in ROWS.items() if k != "t"})
 
 
 def ragged(w):
     fill(w)
-    w.finish(ROWS | {"t": [0, 1, 0]}, config={}, inputs={})
+    w.finish(ROWS | {"t": [0, 1, 0]})
 
 
 def bad_level(w):
     fill(w)
-    w.finish(ROWS | {"level": [0, 0, 2, 2]}, config={}, inputs={})
+    w.finish(ROWS | {"level": [0, 0, 2, 2]})
 
 
 def interrupted(w):
     fill(w)
-    w.finish(ROWS, config={}, inputs={})
+    w.finish(ROWS)
     raise KeyboardInterrupt
 
 
@@ -434,7 +434,7 @@ def test_short_writes_are_continued(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "pwrite", lambda file, data, at: pwrite(file, data[:3], at))
     with writer(tmp_path / "ds") as w:
         fill(w)
-        w.finish(ROWS, config={}, inputs={})
+        w.finish(ROWS)
     assert np.load(tmp_path / "ds" / "obs.npy")[:, 1, 1, 0].tolist() == [1, 2, 3, 4, 5]
 
 

@@ -42,7 +42,7 @@ def test_labels_follow_the_state_in_every_level(tmp_path):
     assert rank.dtype == np.float32
     # 20 rows a level: 4 ties at each value share the middle rank 4 t + 1.5.
     np.testing.assert_allclose(rank, (4 * dataset_t + 1.5) / 20)
-    manifest = read_manifest(config.out, "labels", 1)
+    manifest = read_manifest(config.out, "labels")
     assert manifest["histogram"] == [8] * 5
     assert manifest["share_ignored"] == 0
     assert manifest["spearman_time_left"] == [pytest.approx(-1)]

@@ -128,7 +128,7 @@ def test_more_steps_continue_a_finished_run_to_what_it_would_have_been(
     train(longer)
     assert_same_run(whole.out, longer.out)
     assert json.loads((longer.out / "DONE").read_text())["step"] == 16
-    assert read_manifest(longer.out, "run", 1)["config"]["grad_steps"] == 16
+    assert read_manifest(longer.out, "run", whole=False)["config"]["grad_steps"] == 16
     with pytest.raises(UserError, match="holds a run with grad_steps=16, not grad_steps=8"):
         train(short)
 
@@ -167,10 +167,10 @@ def test_a_run_directory_has_everything(
     config = config_of(dataset, tmp_path / "run", labels, method="gsf-reward", keep=3, seed=4)
     assert gsf.train(config) == config.out
     assert "gsf-reward, 6 steps" in capsys.readouterr().out
-    manifest = read_manifest(config.out, "run", 1)
+    manifest = read_manifest(config.out, "run", whole=False)
     assert manifest["inputs"] == {
         "dataset": dataset.digest,
-        "labels": read_manifest(labels, "labels", 1)["digest"],
+        "labels": read_manifest(labels, "labels")["digest"],
     }
     assert (manifest["game"], manifest["method"], manifest["seed"]) == ("corridor", "gsf-reward", 4)
     assert manifest["config"]["loss"]["tau"] == 0.5

@@ -16,7 +16,7 @@ import players
 import reports
 from gsf.cli import _parse
 from gsf.core.errors import UserError
-from gsf.core.stage import read_manifest, write_manifest
+from gsf.core.stage import Identity, read_manifest
 from gsf.evaluation.evaluate import evaluate_agent
 from gsf.learn.agent import load_agent
 from gsf.learn.train import TrainConfig
@@ -108,7 +108,7 @@ def test_every_figure_and_table_is_also_a_file(made: Path):
         assert {"method", "value"} <= set(rows)
         assert (out / "tables" / f"{name}.md").read_text().startswith("| ")
         assert "\\toprule" in (out / "tables" / f"{name}.tex").read_text()
-    listed = read_manifest(out, "report", 1)["files"]
+    listed = read_manifest(out, "report")["files"]
     found = [
         str(p.relative_to(out)) for kind in ("figures", "tables") for p in (out / kind).iterdir()
     ]
@@ -231,10 +231,10 @@ def test_ablations_policies_and_similar_pairs_are_shown(tmp_path: Path, undrawn)
         (tmp_path / "ablations" / option / setting).mkdir(parents=True)
         rows.to_csv(tmp_path / "ablations" / option / setting / "returns.csv", index=False)
     policy = tmp_path / "more" / "policy"
-    write_manifest(policy, "policy", 1, config={}, inputs={}, game="maze")
+    Identity("policy").write(policy, game="maze")
     (policy / "metrics.jsonl").write_text('{"step": 1, "ppo/entropy": 2.5}\n')
     pair = tmp_path / "more" / "pair"
-    write_manifest(pair, "similar", 1, config={}, inputs={}, game="maze")
+    Identity("similar").write(pair, game="maze")
     manifest = json.loads((pair / "manifest.json").read_text())
     manifest["digest"] = "/../../../outside"  # of a folder someone else made
     (pair / "manifest.json").write_text(json.dumps(manifest))

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from gsf.core.errors import UserError
-from gsf.core.stage import mark_done, write_manifest
+from gsf.core.stage import Identity
 from gsf.evaluation.rows import COLUMNS, check_rows, read_returns
 from gsf.reporting.returns import find_runs, gather, in_order, missing_runs
 from synthetic import evaluation_rows, table_rows
@@ -16,12 +16,13 @@ def make_run(
     path: Path, game="coinrun", method="cql", seed=0, rows=None, done=True, config=None
 ) -> Path:
     facts = {"game": game, "method": method, "seed": seed}
-    write_manifest(path, "run", 1, config=config or {}, inputs={}, **facts)
+    run = Identity("run", config=config or {}, options=config or {})
+    run.write(path, in_place=True, **facts)
     if rows is None:
         rows = table_rows({(game, method): [[1.0, 2.0]]}).assign(seed=seed)
     rows.to_csv(path / "returns.csv", index=False)
     if done:
-        mark_done(path)
+        run.finish(path)
     return path
 
 
@@ -30,7 +31,7 @@ def test_gather_reads_a_sweep_and_its_references(tmp_path: Path):
         make_run(tmp_path / "coinrun" / "cql" / f"seed{seed}", seed=seed)
     references = table_rows({("coinrun", m): [[0.0, 5.0]] for m in ("random", "behaviour")})
     references.to_csv(tmp_path / "coinrun" / "returns.csv", index=False)
-    write_manifest(tmp_path / "coinrun" / "dataset", "dataset", 1, config={}, inputs={})
+    Identity("dataset").write(tmp_path / "coinrun" / "dataset")
     rows, problems = gather([tmp_path])
     assert problems == []
     assert list(rows.columns) == COLUMNS
@@ -40,7 +41,7 @@ def test_gather_reads_a_sweep_and_its_references(tmp_path: Path):
 
 def test_other_stages_are_not_entered(tmp_path: Path):
     run = make_run(tmp_path / "run")
-    write_manifest(tmp_path / "report", "report", 1, config={}, inputs={})
+    Identity("report").write(tmp_path / "report")
     make_run(tmp_path / "report" / "copy")
     make_run(tmp_path / ".partial")
     assert find_runs([tmp_path]) == [run.resolve()]

@@ -102,7 +102,7 @@ def test_figure_and_manifest_are_written_once(config: SimilarConfig, facts, caps
     with Image.open(config.out / "similar.png") as image:
         assert image.width > 1000
     assert "<svg" in (config.out / "similar.svg").read_text()[:600]
-    manifest = read_manifest(config.out, "similar", 1)
+    manifest = read_manifest(config.out, "similar")
     assert manifest["game"] == "fruitbot"
     assert set(manifest["inputs"]) == {"recording", "policy"}
     before = (config.out / "similar.json").stat().st_mtime_ns
@@ -120,7 +120,7 @@ def test_values_of_a_fit_find_the_same_as_the_logged_return(config: SimilarConfi
     found = json.loads((out / "similar.json").read_text())
     assert found["segments"] == facts["segments"]
     assert found["values"] == "gvf"
-    assert set(read_manifest(out, "similar", 1)["inputs"]) == {"recording", "policy", "gvf"}
+    assert set(read_manifest(out, "similar")["inputs"]) == {"recording", "policy", "gvf"}
 
     cut = Recording.load(config.recording).cut(2 * N_STEPS)
     cut.save(home / "other.gsfrec")

@@ -18,9 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gsf import __version__
 from gsf.behaviour.policy import (
-    FORMAT,
     POLICY,
     BehaviourPolicy,
     action_ids,
@@ -29,10 +27,11 @@ from gsf.behaviour.policy import (
 )
 from gsf.behaviour.ppo import PPO, PPOConfig, sample
 from gsf.core.errors import UserError
-from gsf.core.files import load_checkpoint, locked, save_checkpoint, write_atomic
+from gsf.core.files import load_checkpoint, locked, save_checkpoint
 from gsf.core.logs import Metrics, console, progress
-from gsf.core.options import require_positive, require_seed, to_json
-from gsf.core.stage import is_done, mark_done, write_manifest
+from gsf.core.options import Extendable, Incidental, Input, require_positive, require_seed
+from gsf.core.stage import Identity
+from gsf.core.version import __version__
 from gsf.data.recording import Recorder, Recording, play
 from gsf.equations import epsilon_schedule
 from gsf.nets.runtime import keep_freed_memory
@@ -49,19 +48,15 @@ TRAINING_STATE, RECORDING_STATE = "checkpoint.pt", "recording.pt"
 TRAINING, RECORDING = 0, 1  # streams of randomness under one seed
 
 
-# Options that decide where and how often to write, not what.
-INCIDENTAL = ("out", "checkpoint_seconds", "tensorboard")
-
-
 @dataclass(frozen=True, kw_only=True)
 class CollectConfig(PPOConfig):
     """Train PPO on a game and record its play; needs Procgen."""
 
     game: str
     """One of Procgen's 16 games."""
-    out: Path | None = None
+    out: Incidental[Path | None] = None
     """Directory of policy and recording. Default: runs/collect-<game>."""
-    frames: int = 25_000_000
+    frames: Extendable[int] = 25_000_000
     """Frames to train for, rounded up to whole updates. With more of them a trained policy is
     trained further, and recorded anew."""
     transitions: int = 5_000_000
@@ -80,13 +75,13 @@ class CollectConfig(PPOConfig):
     """Of everything random: weights, order of levels, actions, minibatches."""
     epsilon: Literal["decay", "literal"] = "decay"
     """Chance of a random action while recording: from 0.1 to 0, or the paper's 0.1 - 3.96e-9 t."""
-    policy: Path | None = None
+    policy: Input[Path | None] = None
     """Record this policy (a file, or the directory of another collect) instead of training one."""
     random: bool = False
     """Record uniform random play instead of training."""
-    checkpoint_seconds: float = 60.0
+    checkpoint_seconds: Incidental[float] = 60.0
     """Time between two checkpoints of training."""
-    tensorboard: bool = True
+    tensorboard: Incidental[bool] = True
     """Write TensorBoard files beside metrics.jsonl."""
 
     def __post_init__(self) -> None:
@@ -113,34 +108,32 @@ class CollectConfig(PPOConfig):
             self.game, levels, self.n_envs, seed, difficulty=self.difficulty, copy=False
         )
 
-    def options(self) -> dict[str, Any]:
-        """What decides the result."""
-        return {k: v for k, v in to_json(self).items() if k not in INCIDENTAL}
-
-    def provenance(self) -> dict[str, Any]:
-        """The same without paths, which mean nothing on another machine."""
-        return {k: v for k, v in self.options().items() if k != "policy"}
+    def identity(self, policy: BehaviourPolicy | None) -> Identity:
+        """Of the directory: a policy that is trained here, or a recording of another's play."""
+        if policy is None and not self.random:
+            return Identity.of("policy", self, {})
+        inputs = {} if policy is None else {"policy": policy.provenance["digest"]}
+        return Identity.of("recording", self, inputs)
 
 
 def collect(config: CollectConfig) -> Path:
     """Returns the path of the recording."""
     out = config.directory
     path = out / f"{config.game}.gsfrec"
+    given = _given_policy(config)
+    identity = config.identity(given)
+    if identity.is_done(out):
+        console.print(f"{path} is there already.", soft_wrap=True)
+        return path
     with locked(out):
-        _require_same_options(out, config.options())
-        if is_done(out):
-            console.print(f"{path} is there already.", soft_wrap=True)
-            return path
-        policy = _policy(config, out)
+        identity.begin(out, game=config.game)
+        policy = given if given or config.random else _train(config, identity, out)
         recording = _record(config, out, policy)
         recording.save(path)
         returns = recording.takes[0].returns
-        if not (out / "manifest.json").exists():
-            inputs = {} if policy is None else {"policy": policy.provenance["digest"]}
-            write_manifest(
-                out, "recording", FORMAT, config=config.provenance(), inputs=inputs, **returns
-            )
-        mark_done(out, recording=recording.digest, transitions=len(recording), **returns)
+        facts = {"game": config.game, "transitions": len(recording), **returns}
+        identity.write(out, recording.digest, in_place=True, **facts)
+        identity.finish(out, recording=recording.digest)
         (out / RECORDING_STATE).unlink(missing_ok=True)
     mean = returns["mean_return"]
     shown = "" if mean is None else f", mean return {mean:.2f}"
@@ -151,39 +144,9 @@ def collect(config: CollectConfig) -> Path:
     return path
 
 
-def _require_same_options(out: Path, options: dict[str, Any]) -> None:
-    """One directory, one set of options: they are written down before anything else.
-
-    Only for how long to train is open: the learning rate is constant.
-    """
-    path, trained = out / "config.json", (out / "manifest.json").exists()
-    if not path.is_file():
-        if trained:
-            raise UserError(f"{out} holds something else already; choose another --out.")
-        write_atomic(path, json.dumps(options, indent=1) + "\n")
-        return
-    begun = json.loads(path.read_text())
-    if trained and (out / TRAINING_STATE).is_file() and begun["frames"] < options["frames"]:
-        # The policy is to be trained further; what was made of it is made again.
-        for name in ("DONE", "manifest.json", RECORDING_STATE):
-            (out / name).unlink(missing_ok=True)
-        trained = False
-    if not trained and begun.get("frames") != options["frames"]:
-        begun["frames"] = options["frames"]
-        write_atomic(path, json.dumps(begun, indent=1) + "\n")
-    for name in options:
-        if begun.get(name) != options[name]:
-            raise UserError(
-                f"{out} was begun with {name} = {begun.get(name)}, not {options[name]}; "
-                "use the same value or another --out."
-            )
-
-
-def _policy(config: CollectConfig, out: Path) -> BehaviourPolicy | None:
-    if config.random:
-        return None
+def _given_policy(config: CollectConfig) -> BehaviourPolicy | None:
     if config.policy is None:
-        return _train(config, out)
+        return None
     policy = load_policy(config.policy, config.device)
     trained = (policy.provenance["game"], policy.provenance["difficulty"])
     if trained != (config.game, config.difficulty):
@@ -194,13 +157,15 @@ def _policy(config: CollectConfig, out: Path) -> BehaviourPolicy | None:
     return policy
 
 
-def _train(config: CollectConfig, out: Path) -> BehaviourPolicy:
+def _train(config: CollectConfig, identity: Identity, out: Path) -> BehaviourPolicy:
     """Metrics: those of `PPO.iterate` under ppo/, and
     ppo/frames_per_second   of this update, its play and its learning
     ppo/seconds             of training so far, over all restarts
     """
-    if (out / "manifest.json").is_file():
-        return load_policy(out, config.device)
+    if (out / POLICY).is_file():
+        trained = load_policy(out, config.device)
+        if trained.provenance["frames"] >= config.frames:
+            return trained
     keep_freed_memory()
     rng = np.random.default_rng([config.seed, TRAINING])
     ppo = PPO(config, config.env(rng), rng, config.action_ids)
@@ -228,11 +193,7 @@ def _train(config: CollectConfig, out: Path) -> BehaviourPolicy:
                 state = ppo.state_dict() | {"seconds": seconds}
                 save_checkpoint(out / TRAINING_STATE, _to_tensors(state))
                 saved = time.monotonic()
-    return _save_trained(config, out, ppo)
-
-
-def _save_trained(config: CollectConfig, out: Path, ppo: PPO) -> BehaviourPolicy:
-    """The policy, then the manifest that says that training is over."""
+    (out / RECORDING_STATE).unlink(missing_ok=True)  # of a policy that has now learnt more
     facts = {
         "algorithm": "ppo",
         "game": config.game,
@@ -242,13 +203,10 @@ def _save_trained(config: CollectConfig, out: Path, ppo: PPO) -> BehaviourPolicy
         "seed": config.seed,
         "frames": ppo.frames,
         "return": ppo.mean_return,
+        "gsf": __version__,
+        "config": identity.options,
     }
-    options = config.provenance()
-    made = facts | {"gsf": __version__, "config": options}
-    policy = save_policy(out / POLICY, ppo.net, made)
-    weights = policy.provenance["digest"]
-    write_manifest(out, "policy", FORMAT, config=options, inputs={}, weights=weights, **facts)
-    return policy
+    return save_policy(out / POLICY, ppo.net, facts)
 
 
 def _record(config: CollectConfig, out: Path, policy: BehaviourPolicy | None) -> Recording:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from gsf.core.errors import UserError
 from gsf.core.logs import console
-from gsf.core.options import require_positive
+from gsf.core.options import Incidental, require_positive
 from gsf.nets.encoders import Z_DIM, ConvTrunk, EncoderKind
 from gsf.nets.runtime import pick_device, seeded
 from gsf.suites.procgen import OBS_SHAPE, ProcgenVectorEnv
@@ -68,7 +68,7 @@ class PPOConfig:
     """Gradients are clipped to this norm."""
     reward_clip: float = 10.0
     """Scaled rewards are clipped to +- this."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Incidental[Literal["auto", "cpu", "cuda"]] = "auto"
     """Where the network runs; auto takes CUDA if there is one."""
 
     def __post_init__(self) -> None:

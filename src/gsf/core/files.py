@@ -36,7 +36,9 @@ def write_atomic(path: Path, data: str | bytes) -> None:
 def atomic_directory(path: Path) -> Iterator[Path]:
     """Yields a directory beside `path` to fill; it becomes `path` only if the block succeeds."""
     if path.exists():
-        raise UserError(f"{path} exists already; remove it or choose another --out.")
+        if not (path.is_dir() and all(map(is_leftover, path.iterdir()))):
+            raise UserError(f"{path} exists already; remove it or choose another --out.")
+        shutil.rmtree(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(path)
     aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -51,6 +53,11 @@ def atomic_directory(path: Path) -> Iterator[Path]:
         _sync_directory(path.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def is_leftover(path: Path) -> bool:
+    """Whether a file is what a killed process may leave behind, and nothing else."""
+    return path.name.endswith(".lock") or (path.name[:1] == "." and path.suffix == ".partial")
 
 
 def _remove_abandoned(path: Path) -> None:

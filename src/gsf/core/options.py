@@ -1,18 +1,44 @@
-"""Options: frozen dataclasses, their presets, and their way to JSON and back.
+"""Options: frozen dataclasses, the role of each option, and their way to JSON and back.
 
-A value is spelled once, as a field's default beside its use; a preset lists only what differs.
+A value is spelled once, as a field's default beside its use. A field's type says what the option
+means for the output's identity: `x: int` decides the content, `x: Incidental[int]` cannot change
+it, `x: Input[Path]` says where something lies whose digest decides, of `x: Extendable[int]` a
+finished output may be given more.
 """
 
 import dataclasses
+import enum
 import types
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from gsf.core.errors import UserError
 
 T = TypeVar("T")
+
+
+class Role(enum.Enum):
+    INCIDENTAL = "where, how fast, how often to save, what to print"
+    INPUT = "where an input lies"
+    EXTENDABLE = "how long"
+
+
+Incidental = Annotated[T, Role.INCIDENTAL]
+Input = Annotated[T, Role.INPUT]
+Extendable = Annotated[T, Role.EXTENDABLE]
+
+
+def roles(config: Any) -> dict[str, Role]:
+    """Options of a config that do more or less than decide the content."""
+    hints = typing.get_type_hints(config, include_extras=True)
+    return {
+        name: mark
+        for name, hint in hints.items()
+        for mark in getattr(hint, "__metadata__", ())
+        if isinstance(mark, Role)
+    }
 
 
 def require_positive(config: Any, *names: str) -> None:

@@ -1,53 +1,127 @@
-"""What a stage's directory says of itself: its manifest, its digest, and whether it is done."""
+"""What a stage's output is, said once: the options that decide its content, the digests of its
+inputs, and the digest of its content where it has one. Its manifest.json holds them.
+
+Every stage asks here: is it there, is it the same, if not what is the most telling difference, may
+it go on. An output written aside is whole once it is there; one made in place, which may be stopped
+and go on, has its manifest from the start and DONE at the end.
+"""
 
 import json
 import subprocess
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from gsf import __version__
 from gsf.core.errors import UserError
-from gsf.core.files import digest, write_atomic
+from gsf.core.files import digest, is_leftover, write_atomic
+from gsf.core.options import Role, roles, to_json
+from gsf.core.version import __version__
 
-# Options that say where things lie and what works on them; `inputs` says what they are.
-_WHERE = {"recording", "source", "dataset", "gvf", "labels", "policy", "bootstrap", "against"}
-_WHERE |= {"out", "threads", "device"}
-
-
-def write_manifest(
-    directory: Path,
-    kind: str,
-    version: int,
-    *,
-    config: Mapping[str, Any],
-    inputs: Mapping[str, str],
-    **facts: Any,
-) -> dict[str, Any]:
-    """`digest` identifies this output to the next stage; `inputs` holds those it was made of.
-
-    The same made elsewhere, or by another number of threads, is the same.
-    """
-    manifest = {
-        "kind": kind,
-        "format": version,
-        "gsf": __version__,
-        "commit": _git_commit(),
-        "config": dict(config),
-        "inputs": dict(inputs),
-        **facts,
-    }
-    body = {k: v for k, v in manifest.items() if k not in ("gsf", "commit")}
-    body["config"] = {k: v for k, v in config.items() if k not in _WHERE}
-    manifest["digest"] = digest(json.dumps(body, sort_keys=True))
-    write_atomic(directory / "manifest.json", json.dumps(manifest, indent=1) + "\n")
-    return manifest
+MANIFEST, DONE = "manifest.json", "DONE"
+FORMATS = {  # of every kind of directory: a number that goes up when old ones can no longer be read
+    "policy": 1,
+    "recording": 1,
+    "dataset": 1,
+    "gvf": 1,
+    "labels": 1,
+    "run": 1,
+    "tuning": 1,
+    "similar": 1,
+    "report": 1,
+}
 
 
-def read_manifest(directory: Path, kind: str, version: int) -> dict[str, Any]:
-    path = Path(directory) / "manifest.json"
+@dataclass(frozen=True)
+class Identity:
+    """What an output is to be, before it is made."""
+
+    kind: str
+    inputs: Mapping[str, str] = field(default_factory=dict)  # digests
+    config: Mapping[str, Any] = field(default_factory=dict)  # all options
+    options: Mapping[str, Any] = field(default_factory=dict)  # those that decide the content
+    extendable: frozenset[str] = frozenset()  # those a finished output may be given more of
+
+    @classmethod
+    def of(cls, kind: str, config: Any, inputs: Mapping[str, str]) -> Self:
+        by_role = roles(type(config))
+        aside = {name for name, role in by_role.items() if role is not Role.EXTENDABLE}
+        options = {name: x for name, x in to_json(config).items() if name not in aside}
+        return cls(kind, inputs, to_json(config), options, frozenset({*by_role} - aside))
+
+    def digest(self, content: str | None = None) -> str:
+        """The same for the same output, wherever, whenever and however fast it was made."""
+        said = [self.kind, FORMATS[self.kind], self.options, self.inputs, content]
+        return digest(json.dumps(said, sort_keys=True))
+
+    def is_done(self, out: Path) -> bool:
+        """Whether `out` is this output, whole; anything else in its place is refused."""
+        manifest = self._found(out)
+        if manifest is None or not is_whole(out, manifest):
+            return False
+        return all(manifest["config"][name] == self.options[name] for name in self.extendable)
+
+    def _found(self, out: Path) -> dict[str, Any] | None:
+        """The manifest in `out`, of this output or of one that may go on to become it."""
+        if not (out / MANIFEST).is_file():
+            if out.exists() and not (out.is_dir() and all(map(is_leftover, out.iterdir()))):
+                raise UserError(f"{out} exists and is not a {self.kind}; choose another --out.")
+            return None
+        manifest = read_manifest(out, self.kind, whole=False)
+        if difference := self._difference(manifest):
+            raise UserError(f"{out} {difference}; remove it or choose another --out.")
+        return manifest
+
+    def _difference(self, manifest: Mapping[str, Any]) -> str | None:
+        """The most telling one, as the end of a sentence."""
+        config, made_of = manifest["config"], manifest["inputs"]
+        for name, wanted in self.options.items():
+            found = config.get(name)
+            longer = name in self.extendable and isinstance(found, int) and found < wanted
+            if found != wanted and not longer:
+                option = name.replace("_", "-")
+                return f"holds a {self.kind} with --{option} {found}, not {wanted}"
+        for name in sorted({*self.inputs, *made_of}):
+            if self.inputs.get(name) != made_of.get(name):
+                return f"holds a {self.kind} made from another {name}"
+        return None
+
+    def begin(self, out: Path, **facts: Any) -> None:
+        """Marks a directory as this output in the making; what is there of it stays."""
+        if self._found(out) is None or not self.is_done(out):
+            (out / DONE).unlink(missing_ok=True)
+            self.write(out, in_place=True, **facts)
+
+    def finish(self, out: Path, **facts: Any) -> None:
+        """Marks an output made in place as whole."""
+        write_atomic(out / DONE, json.dumps(facts) + "\n")
+
+    def write(self, directory: Path, content: str | None = None, **facts: Any) -> dict[str, Any]:
+        """Writes and returns the manifest; `digest` identifies the output to the next stage."""
+        manifest = {
+            "kind": self.kind,
+            "format": FORMATS[self.kind],
+            "digest": self.digest(content),
+            "gsf": __version__,
+            "commit": _git_commit(),
+            "config": dict(self.config),
+            "decisive": list(self.options),
+            "inputs": dict(self.inputs),
+            **facts,
+        }
+        write_atomic(directory / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+        return manifest
+
+
+def is_whole(directory: Path, manifest: Mapping[str, Any]) -> bool:
+    return not manifest.get("in_place") or (directory / DONE).is_file()
+
+
+def read_manifest(directory: Path, kind: str, whole: bool = True) -> dict[str, Any]:
+    """The manifest of a directory of this kind; with `whole` an unfinished one is refused."""
+    path = Path(directory) / MANIFEST
     if not path.is_file():
-        raise UserError(f"{directory} is not a {kind}: it has no manifest.json.")
+        raise UserError(f"{directory} is not a {kind}: it has no {MANIFEST}.")
     try:
         manifest: dict[str, Any] = json.loads(path.read_text())
         found, found_version = manifest["kind"], manifest["format"]
@@ -55,18 +129,13 @@ def read_manifest(directory: Path, kind: str, version: int) -> dict[str, Any]:
         raise UserError(f"{path} is damaged; make the {kind} again.") from None
     if found != kind:
         raise UserError(f"{directory} holds a {found}, not a {kind}.")
-    if found_version != version:
+    if found_version != FORMATS[kind]:
         raise UserError(
-            f"{directory} has {kind} format {found_version}; this gsf reads format {version}."
+            f"{directory} has {kind} format {found_version}; this gsf reads format {FORMATS[kind]}."
         )
+    if whole and not is_whole(Path(directory), manifest):
+        raise UserError(f"{directory} is not finished; give the command that makes it again.")
     return manifest
-
-
-def require_input(manifest: Mapping[str, Any], name: str, found: str, advice: str) -> None:
-    """Refuses an input other than the one the manifest was made of."""
-    expected = manifest["inputs"].get(name)
-    if expected != found:
-        raise UserError(f"made from another {name} ({expected}, not {found}): {advice}")
 
 
 def _git_commit() -> str | None:
@@ -77,18 +146,3 @@ def _git_commit() -> str | None:
     command = ["git", "-C", str(root), "rev-parse", "--verify", "HEAD"]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     return found.stdout.strip() or None
-
-
-def mark_done(directory: Path, **facts: Any) -> None:
-    write_atomic(directory / "DONE", json.dumps(facts) + "\n")
-
-
-def is_done(directory: Path) -> bool:
-    return (directory / "DONE").is_file()
-
-
-RUN_FORMAT = 1  # of a training run's manifest
-
-
-# Options of a run that do not change what is learnt: it may go on with others.
-FREE = ("dataset", "labels", "out", "device", "log_every", "checkpoint_every")

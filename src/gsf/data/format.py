@@ -9,6 +9,7 @@ recording into a dataset has to stay small.
 import contextlib
 import errno
 import io
+import json
 import mmap
 import os
 import shutil
@@ -22,10 +23,9 @@ import numpy.typing as npt
 import xxhash
 
 from gsf.core.errors import UserError
-from gsf.core.files import atomic_directory, digest_file
-from gsf.core.stage import read_manifest, write_manifest
+from gsf.core.files import atomic_directory, digest, digest_file
+from gsf.core.stage import Identity, read_manifest
 
-KIND, FORMAT = "dataset", 1
 COLUMNS = {
     "action": "int32",
     "reward": "float32",  # raw
@@ -131,12 +131,13 @@ class DatasetWriter:
     def finish(
         self,
         columns: Rows | Iterable[Rows],
-        *,
-        config: Mapping[str, Any],
-        inputs: Mapping[str, str],
+        identity: Identity | None = None,
         **facts: Any,
     ) -> dict[str, Any]:
-        """Writes the columns, whole or in pieces of whole episodes, and returns the manifest."""
+        """Writes the columns, whole or in pieces of whole episodes, and returns the manifest.
+
+        `identity`: of the stage that makes the dataset; without one its content says all.
+        """
         if not np.array_equal(self._next, self.first_frame[1:]):
             raise ValueError("fewer frames than declared")
         totals = self._write_columns([columns] if isinstance(columns, Mapping) else columns)
@@ -145,15 +146,14 @@ class DatasetWriter:
             for column, dtype in COLUMNS.items()
         }
         bounds = zip(self.first_frame[:-1], self.first_frame[1:], self._hashes, strict=True)
-        manifest = write_manifest(
+        regions = [[int(start), int(stop), state.hexdigest()] for start, stop, state in bounds]
+        identity = identity or Identity("dataset")
+        manifest = identity.write(
             self._directory,
-            KIND,
-            FORMAT,
-            config=config,
-            inputs=inputs,
+            digest(json.dumps([regions, described, self._facts])),
             **self._facts,
             n_frames=self.n_frames,
-            regions=[[int(start), int(stop), state.hexdigest()] for start, stop, state in bounds],
+            regions=regions,
             columns=described,
             **{**totals, **facts},
         )
@@ -233,7 +233,7 @@ def episode_starts(episode: Array) -> npt.NDArray[np.int64]:
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    manifest = read_manifest(path, KIND, FORMAT)
+    manifest = read_manifest(path, "dataset")
     needed = ("name", "obs_shape", "n_actions", "levels", "n", "n_frames", "regions", "columns")
     missing = [key for key in (*needed, "digest") if key not in manifest]
     if missing:

@@ -19,7 +19,8 @@ from tyro.conf import Positional
 from gsf.core.errors import UserError
 from gsf.core.files import digest, digest_file
 from gsf.core.logs import progress
-from gsf.core.options import require_positive, to_json
+from gsf.core.options import Incidental, Input, require_positive
+from gsf.core.stage import Identity
 from gsf.data.format import COLUMNS, Array, DatasetWriter, read_facts
 
 _REGION_FRAMES = 4096  # frames hashed together, in whole episodes
@@ -29,10 +30,10 @@ _REGION_FRAMES = 4096  # frames hashed together, in whole episodes
 class ImportConfig:
     """Import a Minari dataset or a folder of npz episodes."""
 
-    source: Positional[str]
+    source: Input[Positional[str]]
     """A folder of .npz episodes, the directory of a Minari dataset, or the id of a local one."""
 
-    out: Path
+    out: Incidental[Path]
     """Directory of the new dataset; held-out contexts go to OUT-validation."""
 
     format: Literal["auto", "minari", "npz"] = "auto"
@@ -113,16 +114,16 @@ class Source:
 def import_data(config: ImportConfig) -> Path:
     """Writes OUT, and OUT-validation if contexts are held out; returns OUT."""
     source = _look(config)
-    inputs = {"source": _digest_files(source)}
+    identity = Identity.of("dataset", config, {"source": _digest_files(source)})
     present = _sorted({outline.context for outline in source.outlines})
     held_out = _held_out(present, config)
     declared = dict.fromkeys([*source.levels, *present])
     parts = {config.out: [context for context in declared if context not in held_out]}
     if held_out:
         parts[config.out.with_name(f"{config.out.name}-validation")] = _sorted(held_out)
-    todo = {path: part for path, part in parts.items() if not _is_done(path, config, inputs)}
+    todo = {path: part for path, part in parts.items() if not identity.is_done(path)}
     if todo:
-        _write(source, todo, config, inputs)
+        _write(source, todo, identity)
     for path in parts:
         facts = read_facts(path)
         state = "" if path in todo else " (already done)"
@@ -151,17 +152,6 @@ def _look(config: ImportConfig) -> Source:
     if path.exists() and not next(path.rglob("metadata.json"), None):
         raise UserError(f"{path} holds neither .npz files nor a Minari dataset.")
     return read_minari(config)
-
-
-def _is_done(path: Path, config: ImportConfig, inputs: dict[str, str]) -> bool:
-    if not path.exists():
-        return False
-    facts = read_facts(path)
-    if facts["config"] == to_json(config) and facts["inputs"] == inputs:
-        return True
-    raise UserError(
-        f"{path} exists already, from another import; remove it or choose another --out."
-    )
 
 
 def _held_out(contexts: Sequence[Any], config: ImportConfig) -> set[Any]:
@@ -195,9 +185,7 @@ def _digest_files(source: Source) -> str:
     return digest(*parts)
 
 
-def _write(
-    source: Source, parts: dict[Path, list[Any]], config: ImportConfig, inputs: dict[str, str]
-) -> None:
+def _write(source: Source, parts: dict[Path, list[Any]], identity: Identity) -> None:
     with contextlib.ExitStack() as stack:
         home: dict[Any, _Part] = {}  # of each context
         written = []
@@ -215,11 +203,7 @@ def _write(
             done += outline.n_frames
             advance(done)
         for part in written:
-            part.finish(
-                to_json(config),
-                inputs,
-                {"difficulty": source.difficulty} if source.difficulty else {},
-            )
+            part.finish(identity, {"difficulty": source.difficulty} if source.difficulty else {})
 
 
 class _Part:
@@ -260,8 +244,8 @@ class _Part:
         self._rows.append({k: values.astype(COLUMNS[k]) for k, values in columns.items()})
         self._n_episodes += 1
 
-    def finish(self, config: dict[str, Any], inputs: dict[str, str], facts: dict[str, Any]) -> None:
-        self.writer.finish(self._rows, config=config, inputs=inputs, **facts)
+    def finish(self, identity: Identity, facts: dict[str, Any]) -> None:
+        self.writer.finish(self._rows, identity, **facts)
 
 
 def check_episode(outline: Outline, episode: Episode, source: Source) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import tyro
 
-from gsf.core.errors import UserError
 from gsf.core.logs import console, progress
-from gsf.core.options import require_positive, to_json
-from gsf.data.format import DatasetWriter, Rows, read_facts
+from gsf.core.options import Incidental, Input, require_positive
+from gsf.core.stage import Identity
+from gsf.data.format import DatasetWriter, Rows
 from gsf.data.recording import Block, Recording, Replay, Take
 from gsf.suites.procgen import N_ACTIONS, OBS_SHAPE
 
@@ -37,13 +37,13 @@ _ROW = np.dtype(
 class MaterialiseConfig:
     """Replay a recording into a dataset of pixels on disk, verifying every checksum."""
 
-    recording: tyro.conf.Positional[str]
+    recording: Input[tyro.conf.Positional[str]]
     """A recording file, or the name of a shipped one (see `gsf data list`)."""
-    out: Path
+    out: Incidental[Path]
     """Directory of the dataset to make."""
     transitions: int | None = None
     """Only so many, of the first env slots over the whole time, so that epsilon keeps its range."""
-    threads: int | None = None
+    threads: Incidental[int | None] = None
     """Procgen's threads; the result does not depend on it. Default: one per core."""
 
     def __post_init__(self) -> None:
@@ -52,8 +52,8 @@ class MaterialiseConfig:
 
 def materialise(config: MaterialiseConfig) -> Path:
     recording = Recording.load(config.recording)
-    source = recording.digest
-    if is_materialised(config.out, source, config.transitions):
+    identity = Identity.of("dataset", config, {"recording": recording.digest})
+    if identity.is_done(config.out):
         console.print(f"{config.out} is there already.", soft_wrap=True)
         return config.out
     n = config.transitions or len(recording)
@@ -73,8 +73,7 @@ def materialise(config: MaterialiseConfig) -> Path:
         mismatches = _replay(recording, config.threads, kept, writer, rows.fileno())
         writer.finish(
             _columns(rows.fileno(), kept, recording.levels),
-            config=to_json(config),
-            inputs={"recording": source},
+            identity,
             difficulty=recording.difficulty,
             provenance=[take.policy | {"epsilon": take.epsilon} for take in recording.takes],
             pixels_match=mismatches == 0,
@@ -88,17 +87,6 @@ def materialise(config: MaterialiseConfig) -> Path:
         )
     console.print(f"{n:,} transitions of {recording.game} in {config.out}.", soft_wrap=True)
     return config.out
-
-
-def is_materialised(out: Path, source: str, transitions: int | None) -> bool:
-    """Whether `out` is the dataset asked for; another one in its place is refused."""
-    if not out.exists():
-        return False
-    manifest = read_facts(out)
-    same = manifest["inputs"].get("recording") == source
-    if not same or manifest["config"].get("transitions") != transitions:
-        raise UserError(f"{out} holds another dataset; remove it or choose another --out.")
-    return True
 
 
 def _kept_steps(takes: Sequence[Take], dropped: int) -> list[int]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gsf.core.errors import UserError
 from gsf.core.files import digest
 from gsf.core.options import require_seed
-from gsf.core.stage import RUN_FORMAT, read_manifest
+from gsf.core.stage import read_manifest
 from gsf.data.format import read_facts
 from gsf.evaluation.splits import BENCHMARK
 from gsf.suites.procgen import GAMES, N_ACTIONS, OBS_SHAPE, Difficulty, find_game
@@ -189,7 +189,7 @@ def _run_players(
     from gsf.learn.agent import load_agent
     from gsf.nets.runtime import pick_device
 
-    manifest = read_manifest(run, "run", RUN_FORMAT)
+    manifest = read_manifest(run, "run", whole=False)
     trained_on, shape = manifest["game"], (*manifest["obs_shape"], manifest["n_actions"])
     if trained_on not in GAMES or shape != (*OBS_SHAPE, N_ACTIONS):
         raise UserError(

@@ -19,10 +19,10 @@ import torch
 import tyro
 
 from gsf.core.errors import UserError
-from gsf.core.files import atomic_directory, digest_file, locked, write_atomic
+from gsf.core.files import atomic_directory, digest, digest_file, locked
 from gsf.core.logs import console
-from gsf.core.options import require_positive, to_json
-from gsf.core.stage import read_manifest, write_manifest
+from gsf.core.options import Incidental, Input, require_positive
+from gsf.core.stage import Identity, read_manifest
 from gsf.data.dataset import Dataset
 from gsf.gvf import cumulants, td
 from gsf.gvf.cumulants import Cumulant, Rank
@@ -34,20 +34,13 @@ from gsf.nets.encoders import EncoderKind
 Array = npt.NDArray[Any]
 
 
-KIND, FORMAT = "gvf", 1
-
-
-# Options that do not change what comes out.
-PLACES = frozenset({"dataset", "out", "bootstrap", "device", "checkpoint_every"})
-
-
 @dataclass(frozen=True)
 class FitConfig:
     """Fit per-level GVFs of a cumulant: what its discounted future sum is at every transition."""
 
-    dataset: tyro.conf.Positional[Path]
+    dataset: Input[tyro.conf.Positional[Path]]
     """A dataset directory (`gsf materialise` or `gsf data import` make one)."""
-    out: Path
+    out: Incidental[Path]
     """Directory of the fit to make."""
     cumulant: str = "reward"
     """reward, successor, action, or your own as file.py:name (docs/cumulants.md)."""
@@ -59,7 +52,7 @@ class FitConfig:
     """What of the GVF is ranked: its value, the l1 norm, all components, the logged action's."""
     seed: int = 0
     """Of networks and sampling; mc needs it only for cumulants with random parts (successor)."""
-    bootstrap: Path | None = None
+    bootstrap: Input[Path | None] = None
     """mc: a td fit whose values stand in for the future behind a cut; else labels are -1 there."""
     grad_steps: int = 5_000
     """td: gradient steps (paper: 100,000)."""
@@ -74,21 +67,21 @@ class FitConfig:
     q: bool = False
     """td: SARSA, one output per action, ranked at the logged one (the paper's table), not V; for
     cumulants of one component only."""
-    checkpoint_every: int = 500
+    checkpoint_every: Incidental[int] = 500
     """td: steps between checkpoints; the same command goes on from the last one."""
-    allow_small_levels: bool = False
+    allow_small_levels: Incidental[bool] = False
     """Accept declared levels without a single transition."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Incidental[Literal["auto", "cpu", "cuda"]] = "auto"
     """Where networks run; auto: a GPU if there is one."""
-    diagnose: bool = True
+    diagnose: Incidental[bool] = True
     """Report correlation with the time left and predictability on held-out levels."""
-    compare: bool = False
+    compare: Incidental[bool] = False
     """Instead: rank --cumulants by what their labels are worth, before any agent is trained."""
-    cumulants: tuple[str, ...] = ("reward", "successor", "action")
+    cumulants: Incidental[tuple[str, ...]] = ("reward", "successor", "action")
     """--compare: which ones."""
-    compare_rows: int = 100_000
+    compare_rows: Incidental[int] = 100_000
     """--compare with mc: use whole levels, drawn at random, until there are so many transitions."""
-    n_bins: int = 7
+    n_bins: Incidental[int] = 7
     """Labels for these reports only; `gsf label` has its own."""
 
     def __post_init__(self) -> None:
@@ -117,12 +110,13 @@ def fit(config: FitConfig) -> Path:
     cumulant = cumulants.find(config.cumulant)
     inputs = {"dataset": dataset.digest, **cumulant.identity()}
     if config.bootstrap:
-        inputs["bootstrap"] = read_manifest(config.bootstrap, KIND, FORMAT)["digest"]
-    if is_finished(config.out, KIND, FORMAT, config, inputs):
+        inputs["bootstrap"] = read_manifest(config.bootstrap, "gvf")["digest"]
+    identity = Identity.of("gvf", config, inputs)
+    if identity.is_done(config.out):
         console.print(f"{config.out} is there already.")
         return config.out
     rows = np.arange(len(dataset))
-    with _directory(config, inputs) as out:
+    with _directory(config, identity) as out:
         c = cumulants.evaluate(cumulant, dataset, rows, config.seed, config.device)
         rank = config.rank or cumulant.rank
         cumulants.ranked(c, rank, dataset.action)  # refuses before hours of training
@@ -133,17 +127,16 @@ def fit(config: FitConfig) -> Path:
         )
         values = cumulants.ranked(value, rank, dataset.action)
         np.save(out / "values.npy", values, allow_pickle=False)
-        facts: dict[str, Any] = {"values": digest_file(out / "values.npy")}
+        files = {path.name: digest_file(path) for path in sorted(out.glob("*values.npy"))}
+        facts: dict[str, Any] = {"files": files}
         if config.diagnose:
             rng = np.random.default_rng(config.seed)
             found = diagnose(dataset, rows, values, config.n_bins, rng, device=config.device)
             facts["diagnosis"] = found.to_json()
-        write_manifest(
+        identity.write(
             out,
-            KIND,
-            FORMAT,
-            config=to_json(config),
-            inputs=inputs,
+            digest(json.dumps(files)),
+            in_place=config.estimator == "td",
             cumulant=cumulant.name,
             rank=rank,
             levels=dataset.levels,
@@ -157,49 +150,17 @@ def fit(config: FitConfig) -> Path:
     return config.out
 
 
-def is_finished(
-    out: Path,
-    kind: str,
-    version: int,
-    config: Any,
-    inputs: dict[str, str],
-    ignored: frozenset[str] = PLACES,
-) -> bool:
-    """Whether `out` is what this command makes; something else in its place is refused."""
-    if not (out / "manifest.json").is_file():
-        return False
-    manifest = read_manifest(out, kind, version)
-    wanted, found = to_json(config), manifest["config"]
-    differs = sorted(k for k in wanted if k not in ignored and wanted[k] != found.get(k))
-    made_of = manifest["inputs"]
-    differs += sorted(k for k in inputs | made_of if inputs.get(k) != made_of.get(k))
-    if differs:
-        raise UserError(
-            f"{out} holds a {kind} made with another {differs[0].replace('_', '-')}; remove it or "
-            "choose another --out."
-        )
-    return True
-
-
 @contextlib.contextmanager
-def _directory(config: FitConfig, inputs: dict[str, str]) -> Iterator[Path]:
+def _directory(config: FitConfig, identity: Identity) -> Iterator[Path]:
     """Where to write: aside for mc, which takes seconds; in place for td, which may go on."""
     if config.estimator == "mc":
         with atomic_directory(config.out) as out:
             yield out
         return
-    note = config.out / "started.json"
-    if config.out.exists() and not note.is_file() and any(config.out.iterdir()):
-        raise UserError(f"{config.out} exists and is not a fit; choose another --out.")
-    started = {k: v for k, v in to_json(config).items() if k not in PLACES} | {"inputs": inputs}
     with locked(config.out):
-        if note.is_file() and json.loads(note.read_text()) != started:
-            raise UserError(
-                f"{config.out} holds an unfinished fit with other options or data; remove it or "
-                "choose another --out."
-            )
-        write_atomic(note, json.dumps(started, indent=1) + "\n")
+        identity.begin(config.out)
         yield config.out
+        identity.finish(config.out)
 
 
 def along_trajectories(
@@ -220,7 +181,7 @@ def _bootstrap(
 ) -> Array:
     """Values of a td fit at the given rows, [n,d]."""
     assert config.bootstrap is not None
-    manifest = read_manifest(config.bootstrap, KIND, FORMAT)
+    manifest = read_manifest(config.bootstrap, "gvf")
     other = manifest["config"]
     same_seed = not cumulant.random or other["seed"] == config.seed
     if (
@@ -254,7 +215,7 @@ def logged_slot(value: Array, action: Array) -> Array:
 
 
 def _print_fit(out: Path) -> None:
-    manifest = read_manifest(out, KIND, FORMAT)
+    manifest = read_manifest(out, "gvf")
     unknown = f", {manifest['unknown']:.1%} unknown" if manifest["unknown"] else ""
     print(f"{out}: {manifest['cumulant']} of {manifest['n']:,} transitions{unknown}")
     if "diagnosis" in manifest:

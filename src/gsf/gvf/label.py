@@ -4,6 +4,7 @@ Out: label.npy int8 [n] or [n,d], 0..K-1, -1 where ignored; rank.npy float32, th
 level, NaN where ignored; values.npy, and action_values.npy of a SARSA fit, for in-batch quantiles.
 """
 
+import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,46 +15,43 @@ import numpy as np
 import tyro
 
 from gsf.core.errors import UserError
-from gsf.core.files import atomic_directory, digest_file
+from gsf.core.files import atomic_directory, digest, digest_file
 from gsf.core.logs import console
-from gsf.core.options import require_positive, to_json
-from gsf.core.stage import read_manifest, write_manifest
+from gsf.core.options import Incidental, Input, require_positive
+from gsf.core.stage import Identity, read_manifest
 from gsf.data.dataset import Dataset
 from gsf.equations import (
     quantile_labels,
     within_level_rank,
 )
-from gsf.gvf import fit as gvf
 from gsf.gvf.diagnostics import stability, time_left_correlation
-from gsf.gvf.labels import FORMAT, KIND, Array
+from gsf.gvf.labels import Array
 from gsf.gvf.levels import check_known_levels, check_levels
 from gsf.studies.theorems import CANDIDATE_BINS, bins_table, choose_bins
-
-PLACES = frozenset({"gvf", "out", "dataset", "against", "suggest_bins", "epsilon"})
 
 
 @dataclass(frozen=True)
 class LabelConfig:
     """Turn GVFs into labels: the bin of each value among the values of its own level."""
 
-    gvf: tyro.conf.Positional[Path]
+    gvf: Input[tyro.conf.Positional[Path]]
     """A fit (`gsf fit` makes it)."""
-    out: Path
+    out: Incidental[Path]
     """Directory of the labels to make."""
     n_bins: int = 7
     """K, the number of quantile bins."""
     quantiles: Literal["dataset", "batch"] = "dataset"
     """dataset: ranks among all transitions of the level. batch: training bins the values of each
     minibatch anew, the paper's Algorithm 2 to the letter."""
-    allow_small_levels: bool = False
+    allow_small_levels: Incidental[bool] = False
     """Give levels with fewer than n-bins transitions the label -1 instead of refusing them."""
-    dataset: Path | None = None
+    dataset: Input[Path | None] = None
     """Where the dataset is now, if it was moved after the fit."""
-    against: Path | None = None
+    against: Incidental[Path | None] = None
     """Another fit of the same dataset, e.g. of another seed: report how far the labels agree."""
-    suggest_bins: bool = False
+    suggest_bins: Incidental[bool] = False
     """Also print Theorem 1's terms and a suggested K."""
-    epsilon: float = 0.2
+    epsilon: Incidental[float] = 0.2
     """--suggest-bins: Theorem 1's epsilon, as a share of a level's range of values."""
 
     def __post_init__(self) -> None:
@@ -63,13 +61,14 @@ class LabelConfig:
 
 
 def label(config: LabelConfig) -> Path:
-    manifest = read_manifest(config.gvf, gvf.KIND, gvf.FORMAT)
+    manifest = read_manifest(config.gvf, "gvf")
     dataset = Dataset.open(config.dataset or Path(manifest["config"]["dataset"]))
     inputs = {"dataset": dataset.digest, "gvf": manifest["digest"]}
+    identity = Identity.of("labels", config, inputs)
     values = read_values(config.gvf, manifest, dataset)
-    if not gvf.is_finished(config.out, KIND, FORMAT, config, inputs, PLACES):
+    if not identity.is_done(config.out):
         check_levels(dataset, config.allow_small_levels, config.n_bins)
-        _write(config, dataset, manifest, values, inputs)
+        _write(config, dataset, manifest, values, identity)
     else:
         console.print(f"{config.out} is there already.")
     _print_labels(config.out)
@@ -90,7 +89,7 @@ def read_values(path: Path, manifest: dict[str, Any], dataset: Dataset) -> Array
             f"{path} was fitted on another dataset than {dataset.path}; fit it again or give the "
             "right one with --dataset."
         )
-    if digest_file(path / "values.npy") != manifest["values"]:
+    if digest_file(path / "values.npy") != manifest["files"]["values.npy"]:
         raise UserError(f"{path / 'values.npy'} is damaged; remove {path} and fit it again.")
     values: Array = np.load(path / "values.npy", allow_pickle=False)
     return values
@@ -101,7 +100,7 @@ def _write(
     dataset: Dataset,
     fitted: dict[str, Any],
     values: Array,
-    inputs: dict[str, str],
+    identity: Identity,
 ) -> None:
     found = quantile_labels(values, dataset.level, config.n_bins)
     rank = within_level_rank(values, dataset.level).astype(np.float32)
@@ -116,18 +115,16 @@ def _write(
         for name in ("values.npy", "action_values.npy"):
             if (config.gvf / name).is_file():
                 shutil.copyfile(config.gvf / name, out / name)
-        write_manifest(
+        files = {x.name: digest_file(x) for x in sorted(out.glob("*.npy"))}
+        identity.write(
             out,
-            KIND,
-            FORMAT,
-            config=to_json(config),
-            inputs=inputs,
+            digest(json.dumps(files)),
             cumulant=fitted["cumulant"],
             levels=dataset.levels,
             n=len(dataset),
             n_bins=config.n_bins,
             n_labels=columns.shape[1],
-            files={x.name: digest_file(x) for x in sorted(out.glob("*.npy"))},
+            files=files,
             histogram=np.bincount(columns[columns >= 0], minlength=config.n_bins).tolist(),
             share_ignored=float(np.mean(found < 0)),
             spearman_time_left=[None if np.isnan(x) else float(x) for x in by_time],
@@ -135,7 +132,7 @@ def _write(
 
 
 def _print_labels(out: Path) -> None:
-    manifest = read_manifest(out, KIND, FORMAT)
+    manifest = read_manifest(out, "labels")
     each = f", {manifest['n_labels']} each" if manifest["n_labels"] > 1 else ""
     print(f"{out}: {manifest['cumulant']} labels of {manifest['n']:,} transitions{each}")
     print(histogram(manifest["histogram"]))
@@ -158,7 +155,7 @@ def histogram(counts: Sequence[int], width: int = 40) -> str:
 
 def _print_stability(config: LabelConfig, dataset: Dataset, values: Array) -> None:
     assert config.against is not None
-    manifest = read_manifest(config.against, gvf.KIND, gvf.FORMAT)
+    manifest = read_manifest(config.against, "gvf")
     other = read_values(config.against, manifest, dataset)
     if other.shape != values.shape:
         raise UserError(f"{config.against} ranks another number of components; compare like fits.")

@@ -27,9 +27,6 @@ from gsf.gvf.levels import check_known_levels
 Array = npt.NDArray[Any]
 
 
-KIND, FORMAT = "labels", 1
-
-
 @dataclass(frozen=True, eq=False)
 class Labels:
     """Labels of a dataset, row by row; tensors are mapped from disk."""
@@ -50,7 +47,7 @@ class Labels:
 
 def load_labels(path: Path, dataset: Dataset) -> Labels:
     """The labels in `path`, refused unless they are of this very dataset."""
-    manifest = read_manifest(path, KIND, FORMAT)
+    manifest = read_manifest(path, "labels")
     check_known_levels(dataset, path, manifest)
     if manifest["inputs"]["dataset"] != dataset.digest:
         raise UserError(

@@ -10,7 +10,7 @@ import torch
 
 from gsf.core.errors import UserError
 from gsf.core.files import load_checkpoint
-from gsf.core.stage import RUN_FORMAT, read_manifest
+from gsf.core.stage import read_manifest
 from gsf.learn.learner import AgentConfig, make_networks
 from gsf.nets.encoders import Encoder
 from gsf.nets.heads import Critic, Policy
@@ -79,7 +79,7 @@ class Agent:
 def load_agent(run: Path | str, step: int | None = None, device: str = "cpu") -> Agent:
     """The agent of a run directory, at its latest checkpoint or at a kept step."""
     run = Path(run)
-    manifest = read_manifest(run, "run", RUN_FORMAT)
+    manifest = read_manifest(run, "run", whole=False)
     name = "checkpoint.pt" if step is None else f"checkpoints/step_{step}.pt"
     state = load_run_checkpoint(run / name, manifest["method"])
     config = AgentConfig(

@@ -10,7 +10,6 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Self
@@ -21,11 +20,9 @@ import tyro
 from gsf.core.errors import UserError
 from gsf.core.files import locked, save_checkpoint
 from gsf.core.logs import Metrics, console, progress
-from gsf.core.options import require_positive, require_seed, to_json
-from gsf.core.stage import FREE, RUN_FORMAT, is_done, mark_done, read_manifest, write_manifest
+from gsf.core.options import Extendable, Incidental, Input, require_positive, require_seed
+from gsf.core.stage import Identity, read_manifest
 from gsf.data.dataset import Dataset
-from gsf.gvf.labels import FORMAT as LABELS_FORMAT
-from gsf.gvf.labels import KIND as LABELS_KIND
 from gsf.gvf.labels import load_labels
 from gsf.learn import losses
 from gsf.learn.agent import load_run_checkpoint
@@ -39,15 +36,15 @@ DIVERGED = 1e6  # a loss beyond this never came back
 class TrainConfig(AgentConfig):
     """Train an agent offline: behaviour cloning or CQL, alone or with an auxiliary loss."""
 
-    dataset: tyro.conf.Positional[Path]
+    dataset: Input[tyro.conf.Positional[Path]]
     """A dataset directory (`gsf materialise` or `gsf data import` make one)."""
-    out: Path
+    out: Incidental[Path]
     """Run directory to make; the same command goes on where it was stopped."""
-    labels: Path | None = None
+    labels: Input[Path | None] = None
     """A labels directory (`gsf label` makes one), for gsf-<cumulant>."""
     seed: int = 0
     """Of weights, batches and crops."""
-    grad_steps: int = 5_000
+    grad_steps: Extendable[int] = 5_000
     """Gradient steps (paper: 1M). With more of them, a finished run goes on to exactly the weights
     it would have had."""
     batch: int = 256
@@ -57,11 +54,11 @@ class TrainConfig(AgentConfig):
     keep: int = 1
     """Networks kept, evenly over training, the last step always: for learning curves. A run that
     goes on for longer keeps those it had, too."""
-    checkpoint_every: int = 500
+    checkpoint_every: Incidental[int] = 500
     """Steps between checkpoints: what an interruption can lose."""
-    log_every: int = 50
+    log_every: Incidental[int] = 50
     """Steps between rows of metrics, which are means over these steps."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Incidental[Literal["auto", "cpu", "cuda"]] = "auto"
     """Where networks run; auto: a GPU if there is one."""
 
     @classmethod
@@ -92,32 +89,28 @@ class TrainConfig(AgentConfig):
 def train(config: TrainConfig) -> Path:
     config = config.resolved()
     dataset = Dataset.open(config.dataset)
-    inputs = _inputs(config, dataset)
-    if _is_finished(config, inputs):
+    identity = Identity.of("run", config, _inputs(config, dataset))
+    if identity.is_done(config.out):
         console.print(f"{config.out} is done already.", soft_wrap=True)
         return config.out
     keep_freed_memory()
     rng = np.random.default_rng(config.seed)
     learner = Learner(config, dataset, rng, config.labels, pick_device(config.device))
     with locked(config.out):
-        if _steps_in(config.out) != config.grad_steps:  # new, or to go on for longer
-            (config.out / "DONE").unlink(missing_ok=True)
-            write_manifest(
-                config.out,
-                "run",
-                RUN_FORMAT,
-                config=to_json(config),
-                inputs=inputs,
-                game=dataset.name,
-                method=config.method,
-                seed=config.seed,
-                obs_shape=list(dataset.obs_shape),
-                n_actions=dataset.n_actions,
-                levels=dataset.levels,
-                difficulty=dataset.manifest.get("difficulty", "easy"),
-                reward_scale=learner.spec.reward_scale,
-            )
-        _loop(config, dataset, learner, rng)
+        identity.begin(
+            config.out,
+            game=dataset.name,
+            method=config.method,
+            seed=config.seed,
+            obs_shape=list(dataset.obs_shape),
+            n_actions=dataset.n_actions,
+            levels=dataset.levels,
+            difficulty=dataset.manifest.get("difficulty", "easy"),
+            reward_scale=learner.spec.reward_scale,
+        )
+        at = _loop(config, dataset, learner, rng)
+        identity.finish(config.out, step=at.step, seconds=at.seconds)
+    print(f"{config.out}: {config.method}, {at.step:,} steps in {at.seconds:,.0f} s")
     return config.out
 
 
@@ -134,39 +127,8 @@ def _inputs(config: TrainConfig, dataset: Dataset) -> dict[str, str]:
             f"method {config.method} needs labels of {cumulant}, but {config.labels} has labels of "
             f"{found}; choose {name}-{found} or other --labels."
         )
-    manifest = read_manifest(config.labels, LABELS_KIND, LABELS_FORMAT)
+    manifest = read_manifest(config.labels, "labels")
     return {"dataset": dataset.digest, "labels": manifest["digest"]}
-
-
-def _is_finished(config: TrainConfig, inputs: Mapping[str, str]) -> bool:
-    """Whether `out` holds this run, done; another run or other files there are refused."""
-    out = config.out
-    if not (out / "manifest.json").is_file():
-        if out.exists() and any(path.name != ".lock" for path in out.iterdir()):
-            raise UserError(f"{out} exists and is not a run; choose another --out.")
-        return False
-    manifest = read_manifest(out, "run", RUN_FORMAT)
-    for name, found in manifest["inputs"].items() | inputs.items():
-        if inputs.get(name) != manifest["inputs"].get(name):
-            raise UserError(f"{out} was trained from other {name} ({found}); choose another --out.")
-    wanted = to_json(config)
-    first = sorted(wanted, key=lambda name: name != "method")  # the most telling difference
-    for name in first:
-        found = manifest["config"].get(name)
-        longer = name == "grad_steps" and found < wanted[name]
-        if name not in FREE and found != wanted[name] and not longer:
-            raise UserError(
-                f"{out} holds a run with {name}={found}, not {name}={wanted[name]}; "
-                "remove it or choose another --out."
-            )
-    return is_done(out) and _steps_in(out) == config.grad_steps
-
-
-def _steps_in(out: Path) -> int | None:
-    """How many steps a run directory was made for; None if it is new."""
-    if not (out / "manifest.json").is_file():
-        return None
-    return int(read_manifest(out, "run", RUN_FORMAT)["config"]["grad_steps"])
 
 
 def kept_steps(grad_steps: int, keep: int) -> set[int]:
@@ -185,7 +147,7 @@ class _Position:
 
 def _loop(
     config: TrainConfig, dataset: Dataset, learner: Learner, rng: np.random.Generator
-) -> None:
+) -> _Position:
     at = _resume(config, learner, rng)
     saved, started = at.step, time.monotonic() - at.seconds
     n_levels = config.n_levels or learner.n_levels
@@ -215,8 +177,7 @@ def _loop(
                 _save(config, learner, rng, at, keep=at.step in keep)
                 saved = at.step
             advance(at.step, **terms)
-    mark_done(config.out, step=at.step, seconds=at.seconds)
-    print(f"{config.out}: {config.method}, {at.step:,} steps in {at.seconds:,.0f} s")
+    return at
 
 
 def _save(

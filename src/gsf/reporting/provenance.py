@@ -6,7 +6,7 @@ import platform
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gsf import __version__
+from gsf.core.version import __version__
 from gsf.reporting import page
 from gsf.reporting.artifacts import Artifacts
 from gsf.reporting.returns import in_order

@@ -18,7 +18,7 @@ from gsf.core.errors import UserError
 from gsf.core.files import digest_file, write_atomic
 from gsf.core.logs import console
 from gsf.core.options import require_positive, to_json
-from gsf.core.stage import write_manifest
+from gsf.core.stage import Identity
 from gsf.evaluation.rows import SPLITS
 from gsf.reporting import exhibits, headline, page, plots, provenance, stats, tables
 from gsf.reporting.artifacts import Artifacts
@@ -27,9 +27,6 @@ from gsf.reporting.scores import scores
 from gsf.reporting.sources import Sources, require_report
 from gsf.reporting.stats import STATISTICS, Replicates, bootstrap
 from gsf.suites.procgen import GAMES
-
-FORMAT = 1
-KIND = "report"
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ def report(config: ReportConfig) -> Path:
     if not len(rows) and not sources.of("run"):
         raise UserError(f"no run found in {', '.join(map(str, config.runs))}. {' '.join(problems)}")
     # First of all: a later report over the same directories must not take this one for runs.
-    write_manifest(config.out, KIND, FORMAT, config=to_json(config), inputs={}, files=stale)
+    Identity.of("report", config, {}).write(config.out, files=stale)
     made = Artifacts(config.out, config.runs)
     made.problems += problems
     results = _results(rows, config, made)
@@ -134,14 +131,9 @@ def _finish(config: ReportConfig, sources: Sources, made: Artifacts, stale: list
         if Path(name).parts[0] in ("figures", "tables") and ".." not in Path(name).parts:
             (config.out / name).unlink(missing_ok=True)
     inputs = {str(run.path): str(run.manifest.get("digest")) for run in sources.of("run")}
-    write_manifest(
-        config.out,
-        KIND,
-        FORMAT,
-        config=to_json(config),
-        inputs=inputs,
-        files=sorted(made.files),
-        page=digest_file(config.out / "report.html"),
+    page_digest = digest_file(config.out / "report.html")
+    Identity.of("report", config, inputs).write(
+        config.out, page_digest, files=sorted(made.files), page=page_digest
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from gsf.core.errors import UserError
-from gsf.core.stage import FREE, RUN_FORMAT, is_done, read_manifest
+from gsf.core.stage import is_whole, read_manifest
 from gsf.evaluation.rows import COLUMNS, check_rows, read_returns
 
 REFERENCES = ("random", "behaviour")  # not trained here: no grid of seeds, no last step to reach
@@ -125,7 +125,7 @@ def _read(directory: Path) -> tuple[pd.DataFrame, list[str]]:
         return read_returns(file), []
     if not (directory / "manifest.json").is_file():
         raise UserError(f"{directory} is half-written: it has no manifest.json.")
-    manifest = read_manifest(directory, "run", RUN_FORMAT)
+    manifest = read_manifest(directory, "run", whole=False)
     if not file.is_file():
         raise UserError(f"{directory} has not been evaluated: it has no returns.csv.")
     rows = read_returns(file)
@@ -137,7 +137,7 @@ def _read(directory: Path) -> tuple[pd.DataFrame, list[str]]:
     said = []
     if manifest.get("difficulty") == "hard":
         said.append(f"{directory} plays hard levels: min-max scores use the ranges of easy ones.")
-    if not is_done(directory):
+    if not is_whole(directory, manifest):
         said.append(f"{directory} is still training: used up to step {rows['step'].max()}.")
     return rows, said
 
@@ -146,9 +146,9 @@ def _settings(source: Path) -> dict[str, Any]:
     """What all seeds of a method share in a game, as far as a run says it."""
     if _kind(source) != "run":
         return {}
-    manifest = read_manifest(source, "run", RUN_FORMAT)
-    config, own = manifest.get("config", {}), {*FREE, "seed", "grad_steps", "keep"}
-    chosen = {name: value for name, value in config.items() if name not in own}
+    manifest = read_manifest(source, "run", whole=False)
+    shared = set(manifest["decisive"]) - {"seed", "grad_steps", "keep"}
+    chosen = {name: value for name, value in manifest["config"].items() if name in shared}
     return {"dataset": manifest.get("inputs", {}).get("dataset"), **chosen}
 
 

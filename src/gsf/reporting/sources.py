@@ -172,7 +172,7 @@ def require_report(out: Path) -> list[str]:
     if not out.exists():
         return []
     if (out / "manifest.json").is_file():
-        return list(read_manifest(out, "report", 1).get("files", []))
+        return list(read_manifest(out, "report").get("files", []))
     if not out.is_dir() or any(out.iterdir()):
         raise UserError(f"{out} exists and is not a report; choose another --out.")
     return []

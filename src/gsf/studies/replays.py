@@ -14,7 +14,6 @@ from gsf.core.logs import progress
 from gsf.core.stage import read_manifest
 from gsf.data.format import read_facts
 from gsf.data.recording import Recording, Replay, Take
-from gsf.gvf.fit import FORMAT, KIND
 from gsf.gvf.monte_carlo import monte_carlo
 from gsf.suites.procgen import make_env
 
@@ -39,7 +38,7 @@ class FitValues:
     """values.npy of a fit, by take and slot of the recording that its dataset was made of."""
 
     def __init__(self, gvf: Path, dataset: Path | None, recording: Recording) -> None:
-        manifest = read_manifest(gvf, KIND, FORMAT)
+        manifest = read_manifest(gvf, "gvf")
         dataset = dataset or Path(manifest["config"]["dataset"])
         facts = read_facts(dataset)
         if facts["digest"] != manifest["inputs"]["dataset"]:

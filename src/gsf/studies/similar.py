@@ -17,14 +17,12 @@ from numpy.typing import NDArray
 from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory
 from gsf.core.logs import console
-from gsf.core.options import require_positive, require_seed, to_json
-from gsf.core.stage import write_manifest
+from gsf.core.options import Incidental, Input, require_positive, require_seed
+from gsf.core.stage import Identity
 from gsf.data.recording import Recording
 from gsf.equations import cosine_distance, normalised_squared_error, total_variation
-from gsf.gvf.fit import is_finished
 from gsf.studies.replays import FitValues, Looked, Plays, look, replay
 
-KIND, FORMAT = "similar", 1
 Array = NDArray[Any]
 
 
@@ -32,15 +30,15 @@ Array = NDArray[Any]
 class SimilarConfig:
     """Find two segments of play with close values and latent states but far actions."""
 
-    recording: tyro.conf.Positional[str]
+    recording: Input[tyro.conf.Positional[str]]
     """A recording file, or the name of a shipped one."""
-    policy: Path
+    policy: Input[Path]
     """A policy of `gsf collect` (its file or directory) for this game."""
-    out: Path
+    out: Incidental[Path]
     """Directory of the figure to make."""
-    gvf: Path | None = None
+    gvf: Input[Path | None] = None
     """A fit of the dataset made from this recording; default: the logged discounted return."""
-    dataset: Path | None = None
+    dataset: Input[Path | None] = None
     """Where that dataset is now, if it was moved after the fit."""
     levels: tuple[int, ...] = ()
     """Only these levels, two or more; default: all that are played."""
@@ -97,8 +95,8 @@ def similar(config: SimilarConfig) -> Path:
     values = FitValues(config.gvf, config.dataset, recording) if config.gvf else None
     if values is not None:
         inputs["gvf"] = values.digest
-    places = frozenset({"recording", "policy", "out", "gvf", "dataset"})
-    if is_finished(config.out, KIND, FORMAT, config, inputs, places):
+    identity = Identity.of("similar", config, inputs)
+    if identity.is_done(config.out):
         console.print(f"{config.out} is there already.", soft_wrap=True)
         return config.out
     searched = recording.cut(min(config.transitions, len(recording)))
@@ -109,7 +107,7 @@ def similar(config: SimilarConfig) -> Path:
     states, frames = look(searched, plays, wanted)
     found = [_with_states(pair, states, config.length) for pair in pairs]
     best = max(found, key=lambda pair: pair.score)
-    _write(config, recording, plays, best, frames, inputs, len(starts), len(found))
+    _write(config, recording, plays, best, frames, identity, len(starts), len(found))
     return config.out
 
 
@@ -194,7 +192,7 @@ def _write(
     plays: Plays,
     best: Pair,
     frames: Looked,
-    inputs: dict[str, str],
+    identity: Identity,
     n_segments: int,
     n_compared: int,
 ) -> None:
@@ -211,9 +209,7 @@ def _write(
     with atomic_directory(config.out) as out:
         plots.save(similar_segments(facts, rows), out / "similar")
         (out / "similar.json").write_text(json.dumps(facts, indent=1) + "\n")
-        write_manifest(
-            out, KIND, FORMAT, config=to_json(config), inputs=inputs, game=recording.game
-        )
+        identity.write(out, game=recording.game)
     print(
         f"{config.out}: {recording.game} levels {facts['segments'][0]['level']} and "
         f"{facts['segments'][1]['level']}: state similarity {facts['state_cosine']:.3f}, value "

@@ -25,7 +25,7 @@ from gsf.core.files import write_atomic
 from gsf.core.logs import console
 from gsf.core.options import from_json, require_positive, to_json
 from gsf.core.presets import Preset, preset_values
-from gsf.core.stage import write_manifest
+from gsf.core.stage import Identity
 from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.data.recording import SHIPPED, Recording, list_shipped
 from gsf.evaluation.evaluate import EvaluateConfig, evaluate
@@ -49,7 +49,6 @@ STAGES: dict[str, Any] = {
     "train": TrainConfig,
     "evaluate": EvaluateConfig,
 }
-TUNING_FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -224,7 +223,7 @@ def _tune(
     """(game, method) -> the settings that did best on the game's validation levels."""
     out = config.out / "tuning"
     if not (out / "manifest.json").is_file():  # it keeps these runs out of reports
-        write_manifest(out, "tuning", TUNING_FORMAT, config={}, inputs={})
+        Identity("tuning").write(out)
     fixed = (
         *config.set,
         f"train.grad_steps={config.tune}",
