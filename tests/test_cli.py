@@ -14,7 +14,7 @@ from gsf.core.options import from_json, to_json
 from gsf.core.presets import PRESETS, preset_values
 from gsf.data.materialise import MaterialiseConfig
 from gsf.data.recording import Recording
-from test_recording import record
+from recordings import record
 
 
 @pytest.fixture(scope="module")

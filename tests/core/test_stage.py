@@ -123,6 +123,8 @@ def test_a_finished_output_may_be_given_more_of_an_extendable_option(tmp_path: P
     longer.begin(out)
     assert not (out / "DONE").exists()
     assert read_manifest(out, "run", whole=False)["config"]["steps"] == 20
+    assert not toy(out, steps=5).is_done(out)  # how long is open while it is made
+    longer.finish(out)
     with pytest.raises(UserError, match="--steps 20, not 10"):
         toy(out).is_done(out)
 
@@ -160,7 +162,7 @@ def test_what_a_kill_leaves_behind_is_nothing_and_anything_else_is_refused(tmp_p
 
 def test_another_kind_or_format_is_named(tmp_path: Path):
     Identity("labels").write(tmp_path)
-    with pytest.raises(UserError, match="holds a labels, not a run"):
+    with pytest.raises(UserError, match="holds labels, not a run"):
         read_manifest(tmp_path, "run")
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     (tmp_path / "manifest.json").write_text(json.dumps(manifest | {"format": 99}))

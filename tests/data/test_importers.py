@@ -246,13 +246,13 @@ def test_import_again(sites, tmp_path, capsys):
     capsys.readouterr()
     assert imported(sites, tmp_path / "ds", validation=0.3).manifest == first
     assert capsys.readouterr().out.count("(already done)") == 2
-    with pytest.raises(UserError, match="exists already, from another import"):
+    with pytest.raises(UserError, match=r"holds a dataset with --validation 0\.3, not 0\.2"):
         imported(sites, tmp_path / "ds", validation=0.2)
     # killed between the two datasets
     (tmp_path / "ds").rename(tmp_path / "gone")
     assert imported(sites, tmp_path / "ds", validation=0.3).manifest == first
     save(sites / "0.npz", obs=images(3, seed=99), level=np.array(0))
-    with pytest.raises(UserError, match="exists already, from another import"):
+    with pytest.raises(UserError, match="made from another source"):
         imported(sites, tmp_path / "ds", validation=0.3)
 
 
@@ -308,9 +308,9 @@ def test_minari_round_trip_is_lossless(obs_shape, in_minari, levels, tmp_path):
 def test_hard_levels_stay_hard(tmp_path):
     ds = write_episodes(tmp_path / "ds")
     manifest = json.loads((ds.path / "manifest.json").read_text())
-    (ds.path / "manifest.json").write_text(json.dumps(manifest | {"mode": "hard"}))
+    (ds.path / "manifest.json").write_text(json.dumps(manifest | {"difficulty": "hard"}))
     export_data(ExportConfig(ds.path, tmp_path / "out"))
-    assert imported(tmp_path / "out", tmp_path / "back").manifest["mode"] == "hard"
+    assert imported(tmp_path / "out", tmp_path / "back").manifest["difficulty"] == "hard"
 
 
 def test_export_says_where_it_repeated_a_frame(tmp_path):
@@ -487,7 +487,7 @@ import sys
 sys.modules["procgen"] = sys.modules["gym3"] = None
 from pathlib import Path
 from gsf import Dataset
-from gsf.importers import ImportConfig, import_data
+from gsf.data.importers import ImportConfig, import_data
 ds = Dataset.open(import_data(ImportConfig({runs!r}, Path({out!r}))))
 assert ds.obs.shape == (3, 8, 6, 3)
 """

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_recording import record
 
 from gsf.core.errors import UserError
 from gsf.data.dataset import Dataset
 from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.data.recording import Recording, concatenate
 from gsf.suites.procgen import make_env
+from recordings import record
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_the_same_command_again_is_a_no_op_and_another_one_is_refused(file, tmp_
     before = (materialise(config) / "manifest.json").stat().st_mtime_ns
     materialise(config)
     assert (tmp_path / "ds" / "manifest.json").stat().st_mtime_ns == before
-    with pytest.raises(UserError, match="holds another dataset"):
+    with pytest.raises(UserError, match="holds a dataset with --transitions 100, not 200"):
         materialise(replace(config, transitions=200))
 
 

@@ -18,16 +18,7 @@ from gsf.data.recording import (
     play,
 )
 from gsf.suites.procgen import make_env
-
-
-def record(game="coinrun", n_steps=BLOCK + 76, n_envs=3, seed=4, levels=range(20)):
-    env = make_env(game, levels, n_envs, seed, copy=False)
-    rng = np.random.default_rng(seed)
-    recorder = Recorder(n_envs)
-    for block in play(env, lambda t, obs: rng.integers(0, 15, n_envs), n_steps):
-        recorder.add(block)
-    take = recorder.finish(env, policy={"algorithm": "random"}, epsilon={"rule": "random"})
-    return Recording(game, "easy", (take,))
+from recordings import record
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +48,7 @@ def test_a_saved_recording_is_read_back(recording, tmp_path):
     again = Recording.load(tmp_path / "a.gsfrec")
     assert same(recording, again)
     assert np.array_equal(again.takes[0].actions, recording.takes[0].actions)
-    assert (again.game, again.mode, len(again)) == ("starpilot", "easy", 1100 * 3)
+    assert (again.game, again.difficulty, len(again)) == ("starpilot", "easy", 1100 * 3)
     assert again.takes[0].policy == {"algorithm": "random"}
     assert again.takes[0].returns["episodes"] > 0
 

@@ -14,8 +14,8 @@ from chains import chain_values, write_chain
 from gsf.core.errors import UserError
 from gsf.core.files import load_checkpoint
 from gsf.core.logs import read_metrics
+from gsf.core.stage import read_manifest
 from gsf.gvf import cumulants, diagnostics, td
-from gsf.gvf import fit as gvf
 from gsf.gvf.compare import _whole_levels
 from gsf.gvf.fit import FitConfig, fit
 from gsf.gvf.monte_carlo import cut_horizon, monte_carlo
@@ -45,7 +45,7 @@ def test_mc_by_hand_with_several_components_and_blocks(monkeypatch):
     episode, terminated = np.array([0, 0, 1, 1, 2]), np.array([0, 1, 0, 1, 1], bool)
     expected = [[1, 0.5], [0, 1], [2, 2], [0, 4], [8, 8]]
     for rows in (1, 2, 3, 100):  # blocks smaller than an episode, of one, of all
-        monkeypatch.setattr(gvf, "MC_ROWS", rows)
+        monkeypatch.setattr("gsf.gvf.monte_carlo.MC_ROWS", rows)
         np.testing.assert_allclose(monte_carlo(c, episode, terminated, 0.5), expected)
 
 
@@ -104,7 +104,7 @@ def test_td_is_close_on_a_chain_at_every_scale_and_bootstraps_mc(tmp_path):
         UserError, match=r"has 3 levels but .* was fitted on 2 and knows no level 2"
     ):
         fit(dataclasses.replace(mc, dataset=three.path, out=tmp_path / "mc3"))
-    with pytest.raises(UserError, match="made with another bootstrap"):
+    with pytest.raises(UserError, match="made from another bootstrap"):
         fit(dataclasses.replace(mc, bootstrap=None))
     with pytest.raises(UserError, match="same cumulant, gamma"):
         fit(dataclasses.replace(mc, gamma=0.8, out=tmp_path / "mc4"))
@@ -296,8 +296,9 @@ def test_a_killed_fit_goes_on_exactly(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             fit(config)
     assert load_checkpoint(config.out / "checkpoint.pt")["step"] == 4
-    assert not (config.out / "manifest.json").exists()
-    with pytest.raises(UserError, match="unfinished fit with other options"):
+    with pytest.raises(UserError, match="is not finished"):
+        read_manifest(config.out, "gvf")
+    with pytest.raises(UserError, match="holds a fit with --seed 0, not 1"):
         fit(dataclasses.replace(config, seed=1))
     fit(config)
     np.testing.assert_array_equal(np.load(whole / "values.npy"), np.load(config.out / "values.npy"))
@@ -340,10 +341,10 @@ def test_done_is_skipped_and_other_options_refused(tmp_path, capsys):
     stamp = (config.out / "values.npy").stat().st_mtime_ns
     assert fit(config) == config.out
     assert (config.out / "values.npy").stat().st_mtime_ns == stamp
-    with pytest.raises(UserError, match="gvf made with another gamma"):
+    with pytest.raises(UserError, match=r"holds a fit with --gamma 0\.99, not 0\.5"):
         fit(dataclasses.replace(config, gamma=0.5))
     other = write_chain(tmp_path / "d2", (1.0, 2.0))
-    with pytest.raises(UserError, match="gvf made with another dataset"):
+    with pytest.raises(UserError, match="fit made from another dataset"):
         fit(dataclasses.replace(config, dataset=other.path))
     occupied = tmp_path / "notes"
     occupied.mkdir()

@@ -159,7 +159,7 @@ def test_done_is_skipped_and_other_options_refused(tmp_path):
     stamp = (config.out / "label.npy").stat().st_mtime_ns
     assert label(config) == config.out
     assert (config.out / "label.npy").stat().st_mtime_ns == stamp
-    with pytest.raises(UserError, match="labels made with another n-bins"):
+    with pytest.raises(UserError, match="holds labels with --n-bins 5, not 3"):
         label(dataclasses.replace(config, n_bins=3))
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_recording import record
 
 import tiny
 from gsf import cli
@@ -22,6 +21,7 @@ from gsf.learn.learner import AgentConfig, Learner
 from gsf.reporting.report import ReportConfig, report
 from gsf.reporting.returns import in_order
 from gsf.sweep.run import RunConfig, all_methods, run
+from recordings import record
 
 BASELINES = ["curl", "ctrl", "deepmdp", "vpn", "cssc", "pse"]
 

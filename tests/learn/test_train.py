@@ -129,7 +129,7 @@ def test_more_steps_continue_a_finished_run_to_what_it_would_have_been(
     assert_same_run(whole.out, longer.out)
     assert json.loads((longer.out / "DONE").read_text())["step"] == 16
     assert read_manifest(longer.out, "run", whole=False)["config"]["grad_steps"] == 16
-    with pytest.raises(UserError, match="holds a run with grad_steps=16, not grad_steps=8"):
+    with pytest.raises(UserError, match="holds a run with --grad-steps 16, not 8"):
         train(short)
 
 
@@ -138,9 +138,9 @@ def test_survives_kill_9(dataset: Dataset, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import json, os, signal, sys, torch\n"
-        "from gsf.agent import Learner\n"
-        "from gsf.config import from_json\n"
-        "from gsf.train import TrainConfig, train\n"
+        "from gsf.learn.learner import Learner\n"
+        "from gsf.core.options import from_json\n"
+        "from gsf.learn.train import TrainConfig, train\n"
         "torch.set_num_threads(1)\n"
         "update, calls = Learner.update, []\n"
         "def dying(self, *args):\n"
@@ -323,12 +323,12 @@ def test_labels_of_another_dataset_or_cumulant(
 def test_another_run_in_the_way(dataset: Dataset, labels: Path, tmp_path: Path) -> None:
     config = config_of(dataset, tmp_path / "run")
     train(config)
-    with pytest.raises(UserError, match="holds a run with method=cql, not method=bc"):
+    with pytest.raises(UserError, match="holds a run with --method cql, not bc"):
         train(dataclasses.replace(config, method="bc", lr=1e-3))
-    with pytest.raises(UserError, match=r"lr=0\.0003, not lr=0\.001"):
+    with pytest.raises(UserError, match=r"--lr 0\.0003, not 0\.001"):
         train(dataclasses.replace(config, lr=1e-3))
     other = tiny.write_dataset(tmp_path / "other", seed=1)
-    with pytest.raises(UserError, match="trained from other dataset"):
+    with pytest.raises(UserError, match="made from another dataset"):
         train(dataclasses.replace(config, dataset=other.path))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").touch()

@@ -4,13 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from test_recording import record
 
 from gsf.cli import main
 from gsf.core.errors import UserError
 from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.studies.probe import ProbeConfig, fit_probe, probe
 from gsf.sweep.run import RunConfig, run
+from recordings import record
 
 
 def test_the_probe_finds_what_is_linear_in_the_features():

@@ -4,10 +4,10 @@ import json
 
 import pandas as pd
 import pytest
-from test_recording import record
 
 from gsf.core.errors import UserError
 from gsf.sweep.run import RunConfig, all_methods, run
+from recordings import record
 
 SMALL = (
     "train.grad_steps=2",

@@ -172,6 +172,11 @@ def _train(config: CollectConfig, identity: Identity, out: Path) -> BehaviourPol
     seconds, saved = 0.0, time.monotonic()
     if (out / TRAINING_STATE).is_file():
         state = _from_tensors(load_checkpoint(out / TRAINING_STATE))
+        if state["frames"] >= config.frames + config.frames_per_update:
+            raise UserError(
+                f"{out} has trained for {state['frames']:,} frames already; ask for at least as "
+                "many --frames, or choose another --out."
+            )
         ppo.load_state_dict(state)
         seconds = state["seconds"]
         console.print(f"going on from frame {ppo.frames:,}.")

@@ -65,25 +65,25 @@ class Identity:
         """The manifest in `out`, of this output or of one that may go on to become it."""
         if not (out / MANIFEST).is_file():
             if out.exists() and not (out.is_dir() and all(map(is_leftover, out.iterdir()))):
-                raise UserError(f"{out} exists and is not a {self.kind}; choose another --out.")
+                raise UserError(f"{out} exists and is not {_a(self.kind)}; choose another --out.")
             return None
         manifest = read_manifest(out, self.kind, whole=False)
-        if difference := self._difference(manifest):
+        if difference := self._difference(manifest, is_whole(out, manifest)):
             raise UserError(f"{out} {difference}; remove it or choose another --out.")
         return manifest
 
-    def _difference(self, manifest: Mapping[str, Any]) -> str | None:
-        """The most telling one, as the end of a sentence."""
+    def _difference(self, manifest: Mapping[str, Any], whole: bool) -> str | None:
+        """The most telling one, as the end of a sentence. How long is open until it is whole."""
         config, made_of = manifest["config"], manifest["inputs"]
         for name, wanted in self.options.items():
             found = config.get(name)
-            longer = name in self.extendable and isinstance(found, int) and found < wanted
-            if found != wanted and not longer:
+            more = name in self.extendable and (not whole or found is None or found < wanted)
+            if found != wanted and not more:
                 option = name.replace("_", "-")
-                return f"holds a {self.kind} with --{option} {found}, not {wanted}"
+                return f"holds {_a(self.kind)} with --{option} {found}, not {wanted}"
         for name in sorted({*self.inputs, *made_of}):
             if self.inputs.get(name) != made_of.get(name):
-                return f"holds a {self.kind} made from another {name}"
+                return f"holds {_a(self.kind)} made from another {name}"
         return None
 
     def begin(self, out: Path, **facts: Any) -> None:
@@ -113,6 +113,11 @@ class Identity:
         return manifest
 
 
+def _a(kind: str) -> str:
+    """A kind as it stands in a sentence."""
+    return {"gvf": "a fit", "labels": "labels"}.get(kind, f"a {kind}")
+
+
 def is_whole(directory: Path, manifest: Mapping[str, Any]) -> bool:
     return not manifest.get("in_place") or (directory / DONE).is_file()
 
@@ -121,14 +126,14 @@ def read_manifest(directory: Path, kind: str, whole: bool = True) -> dict[str, A
     """The manifest of a directory of this kind; with `whole` an unfinished one is refused."""
     path = Path(directory) / MANIFEST
     if not path.is_file():
-        raise UserError(f"{directory} is not a {kind}: it has no {MANIFEST}.")
+        raise UserError(f"{directory} is not {_a(kind)}: it has no {MANIFEST}.")
     try:
         manifest: dict[str, Any] = json.loads(path.read_text())
         found, found_version = manifest["kind"], manifest["format"]
     except (ValueError, KeyError, TypeError):
-        raise UserError(f"{path} is damaged; make the {kind} again.") from None
+        raise UserError(f"{path} is damaged; make {_a(kind)} again.") from None
     if found != kind:
-        raise UserError(f"{directory} holds a {found}, not a {kind}.")
+        raise UserError(f"{directory} holds {_a(found)}, not {_a(kind)}.")
     if found_version != FORMATS[kind]:
         raise UserError(
             f"{directory} has {kind} format {found_version}; this gsf reads format {FORMATS[kind]}."

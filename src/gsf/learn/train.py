@@ -196,6 +196,11 @@ def _resume(config: TrainConfig, learner: Learner, rng: np.random.Generator) -> 
     if not latest.is_file():
         return _Position()
     state = load_run_checkpoint(latest, config.method)
+    if state["step"] > config.grad_steps:
+        raise UserError(
+            f"{config.out} is at step {state['step']} already; ask for at least as many "
+            "--grad-steps, or choose another --out."
+        )
     learner.load(state)
     rng.bit_generator.state = json.loads(state["rng"])
     return _Position(**{f.name: state[f.name] for f in dataclasses.fields(_Position)})
