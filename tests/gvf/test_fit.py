@@ -351,7 +351,7 @@ def test_done_is_skipped_and_other_options_refused(tmp_path, capsys):
     (occupied / "a.txt").write_text("mine")
     with pytest.raises(UserError, match="is not a fit"):
         fit(dataclasses.replace(config, out=occupied, estimator="td"))
-    with pytest.raises(UserError, match="exists already"):
+    with pytest.raises(UserError, match="is not a fit"):
         fit(dataclasses.replace(config, out=occupied))
 
 

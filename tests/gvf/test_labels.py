@@ -105,7 +105,7 @@ def test_labels_of_another_dataset_are_refused(tmp_path):
         label(dataclasses.replace(config, out=tmp_path / "x", dataset=tmp_path / "other"))
     with pytest.raises(UserError, match=r"has 3 levels but .* was fitted on 2"):
         label(dataclasses.replace(config, out=tmp_path / "x", dataset=tmp_path / "more"))
-    with pytest.raises(UserError, match="not a gvf"):
+    with pytest.raises(UserError, match="not a fit"):
         label(dataclasses.replace(config, out=tmp_path / "x", gvf=tmp_path / "data"))
 
 
