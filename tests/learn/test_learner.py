@@ -10,16 +10,18 @@ from torch import Tensor
 
 from gsf.core.errors import UserError
 from gsf.core.options import from_json, to_json
+from gsf.core.registry import Found
 from gsf.data.dataset import Dataset
-from gsf.learn import losses
+from gsf.learn import bases, losses
 from gsf.learn.agent import Agent
+from gsf.learn.context import Spec
 from gsf.learn.learner import AgentConfig, Learner, reward_scale
 from gsf.learn.losses import AuxiliaryLoss, Released
 from gsf.nets.encoders import Encoder
-from gsf.nets.heads import Critic, Policy
 from gsf.nets.runtime import seeded
 
-GSF = losses.find("gsf")
+GSF = losses.find("gsf").value
+CQL = bases.find("cql").value
 
 
 def make_learner(dataset: Dataset, labels: Path | None = None, **options: Any) -> Learner:
@@ -61,16 +63,17 @@ def test_no_reward_at_all_has_scale_one(dataset: Dataset) -> None:
 
 
 def plain_cql(learner: Learner, context: Any, alpha: float, double: bool) -> float:
-    """The spec's formula, one transition at a time, in float64."""
+    """The formula, one transition at a time, in float64."""
     batch, total_td, n_td, total_lse = context.batch, [0.0, 0.0], 0, [0.0, 0.0]
     with torch.no_grad():
-        q = [x.double() for x in learner.head(context.z)]
-        next_q = [x.double() for x in learner.head(learner.encoder(context.next_obs))]
-        target = [x.double() for x in learner.target_head(context.target_next_z)]
+        base: Any = learner.base
+        q = [x.double() for x in base.q(context.z)]
+        next_q = [x.double() for x in base.q(learner.encoder(context.next_obs))]
+        target = [x.double() for x in base.target_q(context.target_next_z)]
     for i in range(len(batch.action)):
         low = torch.minimum(target[0][i], target[1][i])
         chooser = torch.minimum(next_q[0][i], next_q[1][i]) if double else low
-        reward = min(max(float(batch.reward[i]) / learner.spec.reward_scale, -10.0), 10.0)
+        reward = min(max(float(batch.reward[i]) / base.spec.reward_scale, -10.0), 10.0)
         y = reward
         if not batch.terminated[i]:
             y += 0.99 * float(low[int(chooser.argmax())])
@@ -84,26 +87,27 @@ def plain_cql(learner: Learner, context: Any, alpha: float, double: bool) -> flo
 
 
 @pytest.mark.parametrize("double", [True, False])
-@pytest.mark.parametrize("critic", ["mlp", "linear"])
-def test_cql_is_the_formula_of_the_spec(dataset: Dataset, double: bool, critic: str) -> None:
-    learner = make_learner(dataset, double=double, critic=critic, cql_alpha=0.7)
+@pytest.mark.parametrize("head", ["mlp", "linear"])
+def test_cql_is_the_formula(dataset: Dataset, double: bool, head: str) -> None:
+    learner = make_learner(dataset, head=head, base=CQL.Config(alpha=0.7, double=double))
+    base: Any = learner.base
     with torch.no_grad():  # targets that are not the online networks and prefer other actions
         for p in learner.target_encoder.parameters():
             p.mul_(0.8)
-        for p in learner.target_head.parameters():
+        for p in base.target_q.parameters():
             p.mul_(-0.8)
-    learner.spec = dataclasses.replace(learner.spec, reward_scale=0.05)  # some are clipped
+    base.spec = dataclasses.replace(base.spec, reward_scale=0.05)  # some are clipped
     rng = np.random.default_rng(0)
     context = learner._context(dataset.sample(64, rng), rng)
     batch = context.batch
     assert (~batch.has_next & ~batch.terminated).any()
     assert batch.terminated.any()
-    online, target = learner.head(context.next_z), learner.target_head(context.target_next_z)
+    online, target = base.q(context.next_z), base.target_q(context.target_next_z)
     assert (torch.minimum(*online).argmax(1) != torch.minimum(*target).argmax(1)).any()
-    loss, q, info = learner._cql(context.z, context)
+    loss, info = base(context.z, context)
     assert loss.item() == pytest.approx(plain_cql(learner, context, 0.7, double), rel=1e-6)
-    torch.testing.assert_close(q, torch.minimum(*learner.head(context.z)).detach())
-    assert float(info["cql/td"]) * 2 + 0.7 * 2 * float(info["cql/conservative"]) == pytest.approx(
+    torch.testing.assert_close(context.scores, torch.minimum(*base.q(context.z)).detach())
+    assert float(info["td"]) * 2 + 0.7 * 2 * float(info["conservative"]) == pytest.approx(
         loss.item(), rel=1e-5
     )
 
@@ -120,10 +124,11 @@ def test_cut_and_truncated_ends_have_no_td_error(dataset: Dataset) -> None:
 
 def test_targets_follow_by_the_rate(dataset: Dataset) -> None:
     learner = make_learner(dataset, lr=0.1)  # steps large enough to be told from rounding
-    before = [*weights(learner.target_encoder), *weights(learner.target_head)]
+    base: Any = learner.base
+    before = [*weights(learner.target_encoder), *weights(base.target_q)]
     step(learner)
-    online = [*weights(learner.encoder), *weights(learner.head)]
-    after = [*weights(learner.target_encoder), *weights(learner.target_head)]
+    online = [*weights(learner.encoder), *weights(base.q)]
+    after = [*weights(learner.target_encoder), *weights(base.target_q)]
     for old, new, target in zip(before, online, after, strict=True):
         torch.testing.assert_close(target, 0.995 * old + 0.005 * new)
         assert not torch.equal(target, old)
@@ -134,7 +139,7 @@ def test_targets_follow_by_the_rate(dataset: Dataset) -> None:
 
 def greedy_accuracy(learner: Learner) -> float:
     dataset = learner.dataset
-    agent = Agent(learner.encoder, learner.head, dataset.obs_shape, dataset.n_actions, "", 0)
+    agent = Agent(learner.encoder, learner.base, dataset.obs_shape, dataset.n_actions, "", 0)
     actions = agent.act(dataset.observations(np.arange(len(dataset))).numpy())
     return float(np.mean(actions == dataset.action))
 
@@ -162,7 +167,7 @@ def test_weight_zero_is_the_base_alone(dataset: Dataset, labels: Path) -> None:
     with_gsf = make_learner(dataset, labels, method="gsf-reward", aux_weight=0.0)
     info = [step(learner) for learner in (alone, with_gsf)]
     assert same(weights(alone.encoder), weights(with_gsf.encoder))
-    assert same(weights(alone.head), weights(with_gsf.head))
+    assert same(weights(alone.base), weights(with_gsf.base))
     assert torch.equal(info[0]["cql/loss"], info[1]["cql/loss"])
     assert "gsf/accuracy" in info[1]
 
@@ -172,7 +177,7 @@ def test_joint_gradient_is_the_weighted_sum(dataset: Dataset, labels: Path) -> N
     rng = np.random.default_rng(1)
     context = learner._context(dataset.sample(16, rng), rng)
     assert learner.aux is not None
-    loss, _, _ = learner._cql(context.z, context)
+    loss, _ = learner.base(context.z, context)
     parts = list(learner.encoder.parameters())
     rl = torch.autograd.grad(loss, parts, retain_graph=True)
     aux = torch.autograd.grad(learner.aux(context)[0], parts)
@@ -205,7 +210,7 @@ def test_alternating_takes_two_steps_and_encodes_again(dataset: Dataset, labels:
     torch.testing.assert_close(z, again)  # of the encoder that CQL has just moved
     assert same(encoder_then, weights(alone.encoder))
     assert not same(encoder_then, weights(learner.encoder))
-    assert same(weights(learner.head), weights(alone.head))
+    assert same(weights(learner.base), weights(alone.base))
     assert not same(before, weights(learner.aux))
 
 
@@ -213,19 +218,18 @@ def test_stop_gradient_leaves_the_encoder_to_the_auxiliary_loss(
     dataset: Dataset, labels: Path
 ) -> None:
     learner = make_learner(dataset, labels, method="gsf-reward", stop_gradient=True, aux_weight=0.0)
-    before, head = weights(learner.encoder), weights(learner.head)
+    before, head = weights(learner.encoder), weights(learner.base)
     step(learner)
     assert same(before, weights(learner.encoder))
-    assert not same(head, weights(learner.head))
+    assert not same(head, weights(learner.base))
     with pytest.raises(UserError, match="stop-gradient"):
         AgentConfig(stop_gradient=True).resolved()
 
 
 def test_on_behaviour_cloning(dataset: Dataset, labels: Path) -> None:
-    learner = make_learner(dataset, labels, method="gsf-reward", base="bc")
-    assert isinstance(learner.head, Policy)
+    learner = make_learner(dataset, labels, method="gsf-reward", on="bc")
+    assert learner.base.name == "bc"
     assert {"bc/loss", "gsf/loss"} <= set(step(learner))
-    assert isinstance(make_learner(dataset, method="bc").head, Policy)
 
 
 def test_no_crop_shows_the_network_what_was_logged(dataset: Dataset) -> None:
@@ -241,26 +245,28 @@ def test_no_crop_shows_the_network_what_was_logged(dataset: Dataset) -> None:
 
 
 def test_released_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert AgentConfig().resolved().cql_alpha == 1.0
-    assert AgentConfig(released=True).resolved().cql_alpha == 0.1
-    assert AgentConfig(released=True, cql_alpha=0.5).resolved().cql_alpha == 0.5
+    assert AgentConfig().resolved().base.alpha == 1.0
+    assert AgentConfig(released=True).resolved().base.alpha == 0.1
+    assert AgentConfig(released=True, base=CQL.Config(alpha=0.5)).resolved().base.alpha == 0.5
 
     config = AgentConfig(method="gsf-reward", released=True).resolved()
-    assert config.cql_alpha == 1.0
+    assert config.base.alpha == 1.0
     assert config.loss == GSF.Config(quantiles="batch", frequent_levels=5, label_action="greedy")
     assert config.resolved() == config
     chosen = AgentConfig(method="gsf-reward", released=True, loss=GSF.Config(frequent_levels=9))
     assert chosen.resolved().loss.frequent_levels == 9
+    on_bc = AgentConfig(method="gsf-reward", on="bc", released=True).resolved()
+    assert (on_bc.base, on_bc.loss) == (bases.find("bc").value.Config(), config.loss)
 
     class Other(AuxiliaryLoss):
+        name, needs = "other", frozenset()
         released = Released(stop_gradient=True)
         Config = GSF.Config
 
-    monkeypatch.setattr(losses, "find", lambda name: Other)
-    monkeypatch.setattr(losses, "parse_method", lambda method: ("other", None))
-    config = AgentConfig(method="other", released=True).resolved()
-    assert (config.cql_alpha, config.stop_gradient) == (0.0, True)
-    assert not AgentConfig(method="other").resolved().stop_gradient
+    monkeypatch.setattr(losses, "find", lambda name: Found(name, "other", Other))
+    config = AgentConfig(method="curl", released=True).resolved()
+    assert (config.base.alpha, config.stop_gradient) == (0.0, True)
+    assert not AgentConfig(method="curl").resolved().stop_gradient
 
 
 def test_options_survive_json() -> None:
@@ -278,10 +284,14 @@ def test_options_survive_json() -> None:
         ({"method": "dqn"}, "unknown method 'dqn'"),
         ({"lr": -1.0}, "--lr must be positive"),
         ({"gamma": 1.5}, "at most 1"),
-        ({"cql_alpha": -0.1}, "must not be negative"),
+        ({"base": {"alpha": -0.1}}, "must not be negative"),
+        ({"base": {"beta": 1}}, "unknown option base.'beta'"),
+        ({"method": "bc", "base": CQL.Config()}, "base bc takes options of its own"),
+        ({"method": "bc", "on": "cql"}, "is a base itself"),
+        ({"method": "curl", "on": "sac"}, "unknown base 'sac'"),
         ({"crop": -1}, "must not be negative"),
         ({"loss": GSF.Config()}, "no auxiliary loss"),
-        ({"method": "gsf-reward", "loss": AgentConfig()}, "takes options of gsf"),
+        ({"method": "gsf-reward", "loss": AgentConfig()}, "loss gsf takes options of its own"),
     ],
 )
 def test_bad_options(options: dict[str, Any], message: str) -> None:
@@ -297,13 +307,13 @@ class FixedScores(torch.nn.Module):
         super().__init__()
         self.rows = torch.tensor(rows)
 
-    def forward(self, z: Tensor) -> Tensor:
+    def scores(self, z: Tensor) -> Tensor:
         return self.rows[0] if z.ndim == 1 else self.rows[: len(z)]
 
 
 def fixed_agent(*rows: list[float]) -> Agent:
-    head: Any = FixedScores(*rows)
-    return Agent(Encoder((4, 4, 1), "impala"), head, (4, 4, 1), 3, "bc", 0)
+    base: Any = FixedScores(*rows)
+    return Agent(Encoder((4, 4, 1), "impala"), base, (4, 4, 1), 3, "bc", 0)
 
 
 def test_softmax_is_the_inverse_cdf_by_hand() -> None:
@@ -334,8 +344,9 @@ class FixedTwins(torch.nn.Module):
 
 
 def test_critics_act_by_their_minimum() -> None:
-    head: Any = FixedTwins()
-    agent = Agent(Encoder((4, 4, 1), "impala"), head, (4, 4, 1), 3, "cql", 0)
+    base: Any = CQL(CQL.Config(), Spec((4, 4, 1), 3, 1))
+    base.q = FixedTwins()
+    agent = Agent(Encoder((4, 4, 1), "impala"), base, (4, 4, 1), 3, "cql", 0)
     obs = np.zeros((2, 4, 4, 1), np.uint8)
     assert agent.scores(obs).tolist() == [[0.0, 1.0, 0.0]] * 2
     assert agent.act(obs).tolist() == [1, 1]
@@ -345,12 +356,13 @@ def test_critics_act_by_their_minimum() -> None:
 def test_embedding_is_the_encoder_whatever_the_number_of_images() -> None:
     with seeded(np.random.default_rng(0)):
         encoder = Encoder((8, 8, 3), "impala")
-    agent = Agent(encoder, Critic(5), (8, 8, 3), 5, "cql", 0)
+        base = CQL(CQL.Config(), Spec((8, 8, 3), 5, 1))
+    agent = Agent(encoder, base, (8, 8, 3), 5, "cql", 0)
     obs = np.random.default_rng(0).integers(0, 256, (600, 8, 8, 3), dtype=np.uint8)
     with torch.no_grad():
         np.testing.assert_allclose(agent.embed(obs), encoder(torch.from_numpy(obs)), atol=1e-5)
     with torch.no_grad():
-        low = torch.minimum(*agent.head(torch.from_numpy(agent.embed(obs))))
+        low = base.scores(torch.from_numpy(agent.embed(obs)))
     np.testing.assert_allclose(agent.scores(obs), low, atol=1e-5)
 
 

@@ -16,11 +16,11 @@ import torch
 import tiny
 from gsf import cli
 from gsf.data.dataset import Dataset
-from gsf.learn import losses
+from gsf.learn import bases, losses, methods
 from gsf.learn.learner import AgentConfig, Learner
 from gsf.reporting.report import ReportConfig, report
 from gsf.reporting.returns import in_order
-from gsf.sweep.run import RunConfig, all_methods, run
+from gsf.sweep.run import RunConfig, run
 from recordings import record
 
 BASELINES = ["curl", "ctrl", "deepmdp", "vpn", "cssc", "pse"]
@@ -62,13 +62,13 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 @pytest.mark.parametrize("update", ["joint", "alternating"])
-@pytest.mark.parametrize("base", ["cql", "bc"])
+@pytest.mark.parametrize("base", bases.names())
 @pytest.mark.parametrize("method", BASELINES)
 def test_trains_the_encoder_on_either_base_with_either_update(
     dataset: Dataset, method: str, base: Any, update: Any
 ) -> None:
     config = AgentConfig(
-        method=method, base=base, update=update, encoder="impala_small", stop_gradient=True
+        method=method, on=base, update=update, encoder="impala_small", stop_gradient=True
     )
     learner, rng = Learner(config, dataset, np.random.default_rng(0)), np.random.default_rng(0)
     before = learner.encoder.trunk.fc.weight.detach().clone()
@@ -102,9 +102,9 @@ def test_goes_on_from_its_state_bit_for_bit(dataset: Dataset, method: str) -> No
 @pytest.mark.parametrize("method", BASELINES)
 def test_released_setting(method: str) -> None:
     config = AgentConfig(method=method, released=True).resolved()
-    assert config.cql_alpha == 0
+    assert config.base.alpha == 0
     assert config.stop_gradient == (method in ("deepmdp", "vpn"))
-    assert AgentConfig(method=method).resolved().cql_alpha == 1
+    assert AgentConfig(method=method).resolved().base.alpha == 1
 
 
 @pytest.fixture
@@ -119,9 +119,8 @@ def new_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_one_new_file_is_a_new_method(new_loss: Path, dataset: Dataset, tmp_path: Path) -> None:
     assert losses.names() == sorted([*BASELINES, "gsf", "shrink"])
-    assert losses.find("shrink").name == "shrink"
-    assert losses.parse_method("shrink") == ("shrink", None)
-    assert "shrink" in losses.method_names()
+    assert losses.find("shrink").value.name == "shrink"
+    assert "shrink" in methods.method_names()
     assert in_order(["gsf-reward", "shrink", "cql"]) == ["cql", "shrink", "gsf-reward"]
 
     out = tmp_path / "run"
@@ -134,7 +133,7 @@ def test_one_new_file_is_a_new_method(new_loss: Path, dataset: Dataset, tmp_path
 
 
 def test_the_sweep_and_the_report_find_it(new_loss: Path, tmp_path: Path) -> None:
-    assert "shrink" in all_methods()
+    assert "shrink" in methods.all_methods()
     record("starpilot", n_steps=200, n_envs=4, levels=range(3)).save(tmp_path / "play.gsfrec")
     small = ("train.grad_steps=2", "train.batch=8", "materialise.transitions=800")
     few = ("evaluate.n_seen=2", "evaluate.n_validation=0", "evaluate.n_unseen=2", "shrink.power=3")

@@ -20,14 +20,12 @@ from gsf.core.logs import read_metrics
 from gsf.core.options import from_json, to_json
 from gsf.core.stage import read_manifest
 from gsf.data.dataset import Dataset
-from gsf.learn import losses
+from gsf.learn import bases, losses, methods
 from gsf.learn.agent import load_agent
 from gsf.learn.learner import Learner
 from gsf.learn.train import TrainConfig, kept_steps, train
 
-METHODS = ["bc", "cql"] + [
-    f"{name}-reward" if "labels" in losses.find(name).needs else name for name in losses.names()
-]
+METHODS = [name.replace("<cumulant>", "reward") for name in methods.method_names()]
 
 
 def config_of(
@@ -138,8 +136,8 @@ def test_survives_kill_9(dataset: Dataset, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import json, os, signal, sys, torch\n"
-        "from gsf.learn.learner import Learner\n"
         "from gsf.core.options import from_json\n"
+        "from gsf.learn.learner import Learner\n"
         "from gsf.learn.train import TrainConfig, train\n"
         "torch.set_num_threads(1)\n"
         "update, calls = Learner.update, []\n"
@@ -251,7 +249,7 @@ def test_batches_come_from_few_levels_if_asked(
         lambda self, n, rng, k=None: (asked.append(k), sample(self, n, rng, k))[1],
     )
     train(config_of(dataset, tmp_path / "a", n_levels=2, grad_steps=1))
-    in_batch = losses.find("gsf").Config(quantiles="batch", batch_levels=3)
+    in_batch = losses.find("gsf").value.Config(quantiles="batch", batch_levels=3)
     train(
         config_of(dataset, tmp_path / "b", labels, method="gsf-reward", loss=in_batch, grad_steps=1)
     )
@@ -295,7 +293,7 @@ def test_weights_that_are_not_finite_are_never_saved(
         info = update(self, *args)
         if calls == 4:
             with torch.no_grad():
-                next(self.head.parameters()).fill_(float("nan"))
+                next(self.base.parameters()).fill_(float("nan"))
         return info
 
     monkeypatch.setattr(Learner, "update", bad)
@@ -365,7 +363,7 @@ def test_one_writer_at_a_time(dataset: Dataset, tmp_path: Path) -> None:
         ({"n_levels": 0}, "--n-levels must be positive"),
         ({"seed": -1}, "--seed must not be negative"),
         ({"device": "cuda"}, "no CUDA device"),
-        ({"method": "sac"}, "unknown method 'sac'; choose one of bc, cql"),
+        ({"method": "sac"}, "unknown method 'sac'; .*There are bc, cql"),
     ],
 )
 def test_bad_options(
@@ -393,14 +391,16 @@ def test_the_options_of_a_loss_come_with_its_method(capsys: pytest.CaptureFixtur
     config = parse("data", "--out", "run", "--method", "gsf-reward", "--loss.tau", "0.1")
     assert isinstance(config, TrainConfig)
     assert (config.dataset, config.out) == (Path("data"), Path("run"))
-    assert config.resolved().loss == losses.find("gsf").Config(tau=0.1)
+    assert config.resolved().loss == losses.find("gsf").value.Config(tau=0.1)
     released = parse("data", "--out", "run", "--method=gsf-reward", "--released").resolved()
     assert (released.loss.quantiles, released.loss.frequent_levels) == ("batch", 5)
-    plain = parse("data", "--out", "run", "--method", "cql", "--cql-alpha", "0.5").resolved()
-    assert (plain.loss, plain.cql_alpha) == (None, 0.5)
+    plain = parse("data", "--out", "run", "--method", "cql", "--base.alpha", "0.5").resolved()
+    assert (plain.loss, plain.base) == (None, bases.find("cql").value.Config(alpha=0.5))
     assert to_json(plain) == to_json(
-        TrainConfig(dataset=Path("data"), out=Path("run"), cql_alpha=0.5).resolved()
+        TrainConfig(dataset=Path("data"), out=Path("run"), base={"alpha": 0.5}).resolved()
     )
+    on_bc = parse("data", "--out", "run", "--method", "curl", "--on", "bc").resolved()
+    assert on_bc.base == bases.find("bc").value.Config()
     with pytest.raises(SystemExit):
         parse("data", "--out", "run", "--method", "cql", "--loss.tau", "0.1")
     with pytest.raises(UserError, match="unknown method 'sac'"):

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gsf.core.errors import UserError
 from gsf.equations import ema
 from gsf.nets.encoders import Encoder, EncoderKind, pixel_unshuffle
-from gsf.nets.heads import Critic, Policy, Projection, mlp
+from gsf.nets.heads import Critic, Projection, head, mlp
 from gsf.nets.runtime import frozen_copy, seeded, update_target
 
 
@@ -162,14 +162,14 @@ def test_seeded_draws_from_the_rng_and_leaves_torch_alone() -> None:
 
 @pytest.mark.parametrize(
     ("make", "n_linear"),
-    [(lambda: mlp(256, 5), 3), (lambda: Projection(256, 5), 2), (lambda: Policy(5), 3)],
+    [(lambda: mlp(256, 5), 3), (lambda: Projection(256, 5), 2), (lambda: head(256, 5, "mlp"), 3)],
 )
 def test_heads_have_their_layers(make: Callable[[], nn.Module], n_linear: int) -> None:
-    head = make()
-    layers = [m for m in head.modules() if isinstance(m, nn.Linear)]
+    made = make()
+    layers = [m for m in made.modules() if isinstance(m, nn.Linear)]
     assert [m.out_features for m in layers] == [256] * (n_linear - 1) + [5]
-    assert sum(isinstance(m, nn.ReLU) for m in head.modules()) == n_linear - 1
-    assert head(torch.zeros(2, 256)).shape == (2, 5)
+    assert sum(isinstance(m, nn.ReLU) for m in made.modules()) == n_linear - 1
+    assert made(torch.zeros(2, 256)).shape == (2, 5)
 
 
 def test_critics_are_two_and_differ() -> None:

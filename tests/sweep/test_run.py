@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 
 from gsf.core.errors import UserError
-from gsf.sweep.run import RunConfig, all_methods, run
+from gsf.learn.methods import all_methods
+from gsf.sweep.run import RunConfig, run
 from recordings import record
 
 SMALL = (
@@ -125,8 +126,8 @@ def test_tuning_in_two_processes_reports_other_seeds_with_the_chosen_setting(
     manifest = json.loads((tmp_path / "starpilot/gsf-successor/seed0/manifest.json").read_text())
     made = manifest["config"]
     chosen = trials.set_index("method").query("chosen").loc["gsf-successor", "setting"]
-    alpha, weight = made["cql_alpha"], made["aux_weight"]
-    assert chosen == f"train.cql_alpha={alpha:g} train.aux_weight={weight:g}"
+    alpha, weight = made["base"]["alpha"], made["aux_weight"]
+    assert chosen == f"cql.alpha={alpha:g} train.aux_weight={weight:g}"
     assert (made["grad_steps"], made["lr"]) == (2, 1e-3)
     assert "bc, 2 steps" in (tmp_path / "starpilot/bc/seed0.log").read_text()
     shown = capsys.readouterr().out

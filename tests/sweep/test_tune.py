@@ -1,8 +1,9 @@
 import pandas as pd
 import pytest
 
+from gsf.learn import bases, methods
 from gsf.learn.learner import AgentConfig
-from gsf.sweep.run import RunConfig, all_methods
+from gsf.sweep.run import RunConfig
 from gsf.sweep.tune import choose, trials
 
 
@@ -20,23 +21,26 @@ def rows(method: str, trial: int, greedy: list[float], softmax: list[float]) -> 
 
 
 @pytest.mark.parametrize("update", ["joint", "alternating"])
-@pytest.mark.parametrize("base", ["cql", "bc"])
+@pytest.mark.parametrize("base", bases.names())
 def test_every_method_has_four_different_trials_and_the_first_is_the_default(base, update):
-    for method in all_methods():
-        config = AgentConfig(method=method, base=base, update=update)
+    for method in methods.all_methods():
+        on = None if method in bases.names() else base
+        config = AgentConfig(method=method, on=on, update=update)
         chosen = [_decisive(config, trial) for trial in trials(config)]
         assert len(set(chosen)) == 4
         assert chosen[0] == _decisive(config, ())
 
 
-def _decisive(config: AgentConfig, trial: tuple[str, ...]) -> tuple[float | None, ...]:
+def _decisive(config: AgentConfig, trial: tuple[str, ...]) -> tuple[object, ...]:
     """What the trial comes to, without options that have no part in it."""
-    with_trial = RunConfig(set=trial).stage("train", dataset=".", out=".", method=config.method)
-    resolved = with_trial.resolved()
-    joint, aux = config.update == "joint", config.method not in ("bc", "cql")
+    on = f"train.on={config.on or config.method}"
+    run = RunConfig(methods=(config.method,), set=(on, *trial))
+    [method] = run.find_methods()
+    resolved = run.stage("train", method, dataset=".", out=".").resolved()
+    joint, aux = config.update == "joint", method.loss is not None
     return (
         resolved.lr,
-        resolved.cql_alpha if config.learner == "cql" else None,
+        resolved.base,
         resolved.aux_weight if aux and joint else None,
         resolved.aux_lr if aux and not joint else None,
     )

@@ -27,11 +27,11 @@ from gsf.core.options import require_positive
 from gsf.core.presets import Preset, preset_values
 from gsf.data.dataset import Dataset
 from gsf.data.materialise import MaterialiseConfig, materialise
-from gsf.learn import losses
+from gsf.learn import methods
 from gsf.learn.learner import AgentConfig
 from gsf.nets.encoders import Encoder
 from gsf.suites.procgen import GAMES, N_ACTIONS, OBS_SHAPE
-from gsf.sweep.run import RunConfig, all_methods
+from gsf.sweep.run import RunConfig
 
 COUNTED = 32  # transitions per pass that is counted
 EPISODE = 300  # frames of an episode in evaluation, about the mean over games
@@ -88,8 +88,8 @@ def bench_cost(config: BenchCostConfig) -> dict[str, float]:
 def _stages(config: BenchCostConfig, home: Path) -> dict[str, tuple[float, float]]:
     """stage -> (operations, frames of Procgen) of all its runs."""
     run = RunConfig(preset=config.size)
-    methods = all_methods() if config.methods == ("all",) else list(config.methods)
-    cumulants = {c for m in methods if (c := losses.parse_method(m)[1])}
+    compared = methods.find_all(config.methods)
+    cumulants = {method.cumulant.name for method in compared if method.cumulant}
     on_gpu = {**PUBLISHED, **preset_values("collect", config.size)}
     collected = CollectConfig(game="coinrun", **on_gpu)
     fitted = run.stage("fit", dataset=Path(), out=Path())
@@ -107,12 +107,12 @@ def _stages(config: BenchCostConfig, home: Path) -> dict[str, tuple[float, float
     if fitted.estimator == "td":
         n = config.games * config.seeds * len(cumulants) * fitted.grad_steps * fitted.batch
         stages["fit"] = (n * (gvf["both"] + gvf["forward"]), 0.0)
-    for method in methods:
-        trained = run.stage("train", dataset=home / "dataset", out=home, method=method)
+    for method in compared:
+        trained = run.stage("train", method, dataset=home / "dataset", out=home)
         n = config.games * config.seeds * trained.grad_steps * trained.batch
-        stages[f"train {method}"] = (n * _method_flops(trained, home), 0.0)
+        stages[f"train {method.name}"] = (n * _method_flops(trained, home), 0.0)
     levels = played.n_seen + played.n_validation + played.n_unseen
-    episodes = config.games * config.seeds * len(methods) * levels * len(played.modes)
+    episodes = config.games * config.seeds * len(compared) * levels * len(played.modes)
     encoder = pass_flops(Encoder(OBS_SHAPE, trained.encoder))
     stages["evaluate"] = (episodes * EPISODE * encoder["forward"], episodes * EPISODE)
     return stages

@@ -23,11 +23,10 @@ from gsf.data.dataset import Dataset
 from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.gvf.fit import FitConfig, fit
 from gsf.gvf.label import LabelConfig, label
-from gsf.learn import losses
+from gsf.learn import methods
 from gsf.learn.learner import AgentConfig, Learner
 from gsf.nets.encoders import ConvTrunk, EncoderKind
 from gsf.nets.runtime import keep_freed_memory
-from gsf.sweep.run import all_methods
 
 SECONDS_OF_MATMUL = 1.0
 
@@ -73,7 +72,7 @@ def _against_plain(config: BenchTrainConfig, home: Path) -> dict[str, float]:
         "channels_last": _step(dataset, "cql", config.encoder, config.batch),
         "plain NCHW": _step(dataset, "cql", config.encoder, config.batch, plain=True),
         "gsf-reward": _step(
-            dataset, "gsf-reward", config.encoder, config.batch, _labels(home, "reward")
+            dataset, "gsf-reward", config.encoder, config.batch, labels_of(home, "gsf-reward")
         ),
     }
     seconds = take_turns(steps, config.rounds)
@@ -96,21 +95,21 @@ def _against_plain(config: BenchTrainConfig, home: Path) -> dict[str, float]:
 
 
 def _against_cql(config: BenchTrainConfig, home: Path) -> dict[str, float]:
-    asked = all_methods() if config.methods == ("all",) else list(config.methods)
-    methods = list(dict.fromkeys(["cql", *asked]))
-    labels = {method: labels_of(home, method) for method in methods}
+    asked = methods.all_methods() if config.methods == ("all",) else config.methods
+    compared = [method.spec for method in methods.find_all(["cql", *asked])]
+    labels = {method: labels_of(home, method) for method in compared}
     dataset = Dataset.open(home / "dataset")
     steps = {
         method: _step(dataset, method, config.methods_encoder, config.batch, labels=labels[method])
-        for method in methods
+        for method in compared
     }
     seconds = take_turns(steps, config.rounds)
     numbers = {f"cql, {config.methods_encoder}, ms a step": 1e3 * seconds["cql"]}
-    numbers |= {f"{method}, time / cql": seconds[method] / seconds["cql"] for method in methods}
+    numbers |= {f"{method}, time / cql": seconds[method] / seconds["cql"] for method in compared}
     if config.memory:
-        peaks = {m: _peak_megabytes(home, m, config, labels[m]) for m in methods}
+        peaks = {m: _peak_megabytes(home, m, config, labels[m]) for m in compared}
         numbers["cql, peak resident MB"] = peaks["cql"]
-        numbers |= {f"{method}, memory / cql": peaks[method] / peaks["cql"] for method in methods}
+        numbers |= {f"{method}, memory / cql": peaks[method] / peaks["cql"] for method in compared}
     return numbers
 
 
@@ -166,24 +165,19 @@ def training_step(
             network.trunk = PlainTrunk(dataset.obs_shape, config.encoder)
         learner.target_encoder.requires_grad_(False)
         learner.optimizers["rl"] = torch.optim.Adam(
-            [*learner.encoder.parameters(), *learner.head.parameters()], learner.config.lr
+            [*learner.encoder.parameters(), *learner.base.parameters()], learner.config.lr
         )
     return lambda: learner.update(dataset.sample(batch, rng, learner.n_levels), rng)
 
 
 def labels_of(home: Path, method: str) -> Path | None:
-    _, cumulant = losses.parse_method(method)
-    return _labels(home, cumulant) if cumulant else None
-
-
-def _labels(home: Path, cumulant: str) -> Path:
-    gvf, out = home / f"gvf-{cumulant}", home / f"labels-{cumulant}"
+    cumulant = methods.find(method).cumulant
+    if cumulant is None:
+        return None
+    gvf, out = home / f"gvf-{cumulant.name}", home / f"labels-{cumulant.name}"
     if not out.exists():
-        fit(
-            FitConfig(
-                home / "dataset", gvf, cumulant=cumulant, diagnose=False, allow_small_levels=True
-            )
-        )
+        data, spec = home / "dataset", cumulant.spec
+        fit(FitConfig(data, gvf, cumulant=spec, diagnose=False, allow_small_levels=True))
         label(LabelConfig(gvf, out, allow_small_levels=True))
     return out
 

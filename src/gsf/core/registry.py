@@ -67,6 +67,12 @@ class Registry(Generic[T]):
         """Those that need no file: gsf's own and those of installed packages."""
         return [*self.built_in(), *sorted(self._installed())]
 
+    def owns(self, spec: str) -> bool:
+        """Whether `spec` is one of these, and not of another kind; a user's file is run to see."""
+        if match := _FILE.fullmatch(spec):
+            return self._accepts(getattr(_run(Path(match["path"])), match["name"], None))
+        return spec in self.names()
+
     def find(self, spec: str) -> Found[T]:
         """What the user calls `spec`; one sentence if there is no such thing."""
         if match := _FILE.fullmatch(spec):

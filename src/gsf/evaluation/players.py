@@ -18,9 +18,10 @@ from gsf.core.options import require_seed
 from gsf.core.stage import read_manifest
 from gsf.data.format import read_facts
 from gsf.evaluation.splits import BENCHMARK
+from gsf.nets.acting import Mode as Mode
+from gsf.nets.acting import sample
 from gsf.suites.procgen import GAMES, N_ACTIONS, OBS_SHAPE, Difficulty, find_game
 
-Mode = Literal["greedy", "sampled"]
 Device = Literal["auto", "cpu", "cuda"]
 Array = NDArray[Any]
 # Matrix kernels take rows in eights and round the odd ones at the end differently.
@@ -56,8 +57,7 @@ class BehaviourActor:
         probs = self._policy.act_probs(obs).astype(np.float64)
         if mode == "greedy":
             return np.asarray(probs.argmax(-1))
-        below = probs.cumsum(-1) <= np.asarray(uniform)[:, None]
-        return np.asarray(below.sum(-1).clip(max=N_ACTIONS - 1))
+        return sample(probs, uniform)
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def _run_players(
     players = []
     for step in steps:
         agent = load_agent(run, step, pick_device(device))
-        weights = [x.cpu().numpy().tobytes() for x in _tensors(agent.encoder, agent.head)]
+        weights = [x.cpu().numpy().tobytes() for x in _tensors(agent.encoder, agent.base)]
         players.append(
             Player(
                 agent,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +10,12 @@ import torch
 
 from gsf.core.errors import UserError
 from gsf.core.files import load_checkpoint
+from gsf.core.options import from_json
 from gsf.core.stage import read_manifest
-from gsf.learn.learner import AgentConfig, make_networks
+from gsf.learn import bases
+from gsf.learn.context import Spec
+from gsf.nets.acting import Mode, sample
 from gsf.nets.encoders import Encoder
-from gsf.nets.heads import Critic, Policy
 
 ACT_BATCH = 512  # images encoded at once, so that memory does not grow with the number of envs
 
@@ -21,15 +23,12 @@ ACT_BATCH = 512  # images encoded at once, so that memory does not grow with the
 Array = npt.NDArray[Any]
 
 
-Mode = Literal["greedy", "sampled"]
-
-
 @dataclass(frozen=True, eq=False)
 class Agent:
     """A trained policy. Images are uint8 [n,H,W,C], or [H,W,C] for one; nothing is cropped."""
 
     encoder: Encoder
-    head: Critic | Policy
+    base: bases.Base
     obs_shape: tuple[int, ...]
     n_actions: int
     method: str
@@ -48,17 +47,14 @@ class Agent:
             return np.asarray(scores.argmax(-1))[()]
         if mode != "sampled" or uniform is None:
             raise ValueError("mode is greedy, or sampled with uniform=numbers or a generator")
-        cdf = torch.from_numpy(scores).double().softmax(-1).cumsum(-1).numpy()
         if isinstance(uniform, np.random.Generator):
-            uniform = uniform.random(cdf.shape[:-1])
-        below = cdf <= np.asarray(uniform)[..., None]
-        return np.asarray(np.minimum(below.sum(-1), self.n_actions - 1))[()]
+            uniform = uniform.random(scores.shape[:-1])
+        return sample(torch.from_numpy(scores).double().softmax(-1).numpy(), uniform)
 
     def scores(self, obs: Array) -> Array:
-        """What actions are chosen by, float32 [n,A]: min of the critics, or BC's logits."""
-        out = self.head(torch.from_numpy(self.embed(obs)).to(self.device))
-        scores = torch.minimum(*out) if isinstance(out, tuple) else out
-        array: Array = scores.detach().cpu().numpy()
+        """What actions are chosen by, float32 [n,A]: the base says what that is."""
+        z = torch.from_numpy(self.embed(obs)).to(self.device)
+        array: Array = self.base.scores(z).detach().cpu().numpy()
         return array
 
     @torch.no_grad()
@@ -82,16 +78,24 @@ def load_agent(run: Path | str, step: int | None = None, device: str = "cpu") ->
     manifest = read_manifest(run, "run", whole=False)
     name = "checkpoint.pt" if step is None else f"checkpoints/step_{step}.pt"
     state = load_run_checkpoint(run / name, manifest["method"])
-    config = AgentConfig(
-        **{k: manifest["config"][k] for k in ("method", "base", "encoder", "critic")}
+    config = manifest["config"]
+    spec = Spec(
+        obs_shape=tuple(manifest["obs_shape"]),
+        n_actions=int(manifest["n_actions"]),
+        n_levels=len(manifest["levels"]),
+        gamma=config["gamma"],
+        head=config["head"],
+        reward_scale=manifest["reward_scale"],
     )
-    obs_shape, n_actions = tuple(manifest["obs_shape"]), int(manifest["n_actions"])
-    encoder, head = make_networks(config, obs_shape, n_actions)
+    kind = bases.find_again(config["on"], manifest["inputs"].get("base")).value
+    encoder = Encoder(spec.obs_shape, config["encoder"])
+    base = kind(from_json(kind.Config, config["base"]), spec)
     encoder.load_state_dict(state["encoder"])
-    head.load_state_dict(state["head"])
-    for module in (encoder, head):
+    base.load_state_dict(state["base"])
+    for module in (encoder, base):
         module.to(device).eval().requires_grad_(False)
-    return Agent(encoder, head, obs_shape, n_actions, config.method, state["step"], device)
+    method = manifest["method"]
+    return Agent(encoder, base, spec.obs_shape, spec.n_actions, method, state["step"], device)
 
 
 def load_run_checkpoint(path: Path, method: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from gsf.core.options import Extendable, Incidental, Input, require_positive, re
 from gsf.core.stage import Identity, read_manifest
 from gsf.data.dataset import Dataset
 from gsf.gvf.labels import load_labels
-from gsf.learn import losses
+from gsf.learn import methods
 from gsf.learn.agent import load_run_checkpoint
 from gsf.learn.learner import AgentConfig, Learner
 from gsf.nets.runtime import keep_freed_memory, pick_device
@@ -34,7 +34,7 @@ DIVERGED = 1e6  # a loss beyond this never came back
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(AgentConfig):
-    """Train an agent offline: behaviour cloning or CQL, alone or with an auxiliary loss."""
+    """Train an agent offline: a base such as BC or CQL, alone or with an auxiliary loss."""
 
     dataset: Input[tyro.conf.Positional[Path]]
     """A dataset directory (`gsf materialise` or `gsf data import` make one)."""
@@ -63,14 +63,17 @@ class TrainConfig(AgentConfig):
 
     @classmethod
     def for_command_line(cls, argv: list[str]) -> type[Self]:
-        """The same options with those of the chosen method's loss as --loss.x."""
+        """The same options with those of the chosen method: --base.x and --loss.x."""
         given = dict(itertools.pairwise(argv))
         given |= dict(word.split("=", 1) for word in argv if "=" in word)
-        name, _ = losses.parse_method(given.get("--method", cls.method))
-        options = losses.find(name).Config if name else type(None)
+        method = methods.find(given.get("--method", cls.method), given.get("--on"))
+        types = {
+            "base": method.base.value.Config,
+            "loss": method.loss.value.Config if method.loss else type(None),
+        }
         typed = dataclasses.make_dataclass(
             cls.__name__,
-            [("loss", options, dataclasses.field(default_factory=options))],
+            [(name, kind, field(default_factory=kind)) for name, kind in types.items()],
             bases=(cls,),
             frozen=True,
             kw_only=True,
@@ -100,7 +103,7 @@ def train(config: TrainConfig) -> Path:
         identity.begin(
             config.out,
             game=dataset.name,
-            method=config.method,
+            method=learner.method.name,
             seed=config.seed,
             obs_shape=list(dataset.obs_shape),
             n_actions=dataset.n_actions,
@@ -110,25 +113,26 @@ def train(config: TrainConfig) -> Path:
         )
         at = _loop(config, dataset, learner, rng)
         identity.finish(config.out, step=at.step, seconds=at.seconds)
-    print(f"{config.out}: {config.method}, {at.step:,} steps in {at.seconds:,.0f} s")
+    print(f"{config.out}: {learner.method.name}, {at.step:,} steps in {at.seconds:,.0f} s")
     return config.out
 
 
 def _inputs(config: TrainConfig, dataset: Dataset) -> dict[str, str]:
     """Digests of everything the run is made of; labels of anything else are refused."""
-    name, cumulant = losses.parse_method(config.method)
+    method = config.find_method()
+    inputs = {"dataset": dataset.digest, **method.identity()}
     if config.labels is None:  # the loss itself says if it needs them
-        return {"dataset": dataset.digest}
-    if cumulant is None:
-        raise UserError(f"method {config.method} uses no labels; leave --labels out.")
-    found = load_labels(config.labels, dataset).cumulant
-    if found != cumulant:
+        return inputs
+    if method.cumulant is None:
+        raise UserError(f"method {method.name} uses no labels; leave --labels out.")
+    found, wanted = load_labels(config.labels, dataset).cumulant, method.cumulant.name
+    if found != wanted:
         raise UserError(
-            f"method {config.method} needs labels of {cumulant}, but {config.labels} has labels of "
-            f"{found}; choose {name}-{found} or other --labels."
+            f"method {method.name} needs labels of {wanted}, but {config.labels} has labels of "
+            f"{found}; choose another method or other --labels."
         )
     manifest = read_manifest(config.labels, "labels")
-    return {"dataset": dataset.digest, "labels": manifest["digest"]}
+    return inputs | {"labels": manifest["digest"]}
 
 
 def kept_steps(grad_steps: int, keep: int) -> set[int]:
@@ -154,7 +158,7 @@ def _loop(
     keep = kept_steps(config.grad_steps, config.keep)
     with (
         contextlib.closing(Metrics(config.out, at.step)) as metrics,
-        progress(f"train {config.method}", config.grad_steps) as advance,
+        progress(f"train {learner.method.name}", config.grad_steps) as advance,
     ):
         while at.step < config.grad_steps:
             info = learner.update(dataset.sample(config.batch, rng, n_levels), rng)
@@ -183,7 +187,7 @@ def _loop(
 def _save(
     config: TrainConfig, learner: Learner, rng: np.random.Generator, at: _Position, keep: bool
 ) -> None:
-    position = {"method": config.method, **dataclasses.asdict(at)}
+    position = {"method": learner.method.name, **dataclasses.asdict(at)}
     if keep:
         kept = config.out / "checkpoints" / f"step_{at.step}.pt"
         save_checkpoint(kept, {**position, **learner.networks()})
@@ -195,7 +199,7 @@ def _resume(config: TrainConfig, learner: Learner, rng: np.random.Generator) -> 
     latest = config.out / "checkpoint.pt"
     if not latest.is_file():
         return _Position()
-    state = load_run_checkpoint(latest, config.method)
+    state = load_run_checkpoint(latest, learner.method.name)
     if state["step"] > config.grad_steps:
         raise UserError(
             f"{config.out} is at step {state['step']} already; ask for at least as many "

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gsf.nets.encoders import Z_DIM
 
-CriticKind = Literal["mlp", "linear"]
+HeadKind = Literal["mlp", "linear"]
 
 
 class Projection(nn.Sequential):
@@ -25,30 +25,18 @@ def mlp(z_dim: int, out: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(z_dim, Z_DIM), nn.ReLU(inplace=True), Projection(Z_DIM, out))
 
 
-def _head(z_dim: int, out: int, kind: CriticKind) -> nn.Module:
-    # `linear` is the paper's text, theta_a^T z: no bias.
+def head(z_dim: int, out: int, kind: HeadKind) -> nn.Module:
+    """What a base puts on z; `linear` is the paper's text, theta_a^T z: no bias."""
     return mlp(z_dim, out) if kind == "mlp" else nn.Linear(z_dim, out, bias=False)
 
 
 class Critic(nn.Module):
     """Twin critics: z -> (q1, q2), each [n,A]."""
 
-    def __init__(self, n_actions: int, kind: CriticKind = "mlp", z_dim: int = Z_DIM) -> None:
+    def __init__(self, n_actions: int, kind: HeadKind = "mlp", z_dim: int = Z_DIM) -> None:
         super().__init__()
-        self.q1 = _head(z_dim, n_actions, kind)
-        self.q2 = _head(z_dim, n_actions, kind)
+        self.q1 = head(z_dim, n_actions, kind)
+        self.q2 = head(z_dim, n_actions, kind)
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
         return self.q1(z), self.q2(z)
-
-
-class Policy(nn.Module):
-    """Behaviour cloning's head: z -> logits [n,A]."""
-
-    def __init__(self, n_actions: int, kind: CriticKind = "mlp", z_dim: int = Z_DIM) -> None:
-        super().__init__()
-        self.logits = _head(z_dim, n_actions, kind)
-
-    def forward(self, z: Tensor) -> Tensor:
-        logits: Tensor = self.logits(z)
-        return logits

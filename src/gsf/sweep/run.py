@@ -30,10 +30,10 @@ from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.data.recording import SHIPPED, Recording, list_shipped
 from gsf.evaluation.evaluate import EvaluateConfig, evaluate
 from gsf.evaluation.rows import MODES
-from gsf.gvf import cumulants
 from gsf.gvf.fit import FitConfig, fit
 from gsf.gvf.label import LabelConfig, label
-from gsf.learn import losses
+from gsf.learn import bases, losses, methods
+from gsf.learn.methods import Method
 from gsf.learn.train import TrainConfig, train
 from gsf.reporting import stats
 from gsf.reporting.returns import gather
@@ -62,13 +62,13 @@ class RunConfig:
     games: tuple[str, ...] = ()
     """Games; by default all with a shipped recording."""
     methods: tuple[str, ...] = ("bc", "cql", "gsf-reward")
-    """Methods (`all` for every one)."""
+    """Methods (`all` for every one); your own as file.py:Name, gsf-file.py:cumulant."""
     seeds: int = 1
     """Seeds 0..seeds-1 of every method."""
     recordings: tuple[str, ...] = ()
     """Recording files, or names of shipped ones (coinrun-early); each says its game itself."""
     set: tuple[str, ...] = ()
-    """Any option of a stage or a loss: train.grad_steps=1000 fit.gamma=0.9 gsf.tau=0.1 ..."""
+    """Any option of a stage, a base or a loss: train.grad_steps=1000 cql.alpha=4 gsf.tau=0.1 ..."""
     tune: int | None = None
     """First try four settings of every method for so many gradient steps; a game's validation
     levels choose. What --set says stays as it is."""
@@ -81,31 +81,51 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         require_positive(self, "seeds", "tune", "workers")
-        for word in self.set:
-            _parse_setting(word)
+        self._check_settings()
 
-    def stage(self, name: str, loss: str | None = None, **given: Any) -> Any:
+    def find_methods(self) -> list[Method]:
+        chosen = dict(preset_values("train", self.preset))
+        chosen |= {
+            x: value for owner, x, value in map(_parse_setting, self.set) if owner == "train"
+        }
+        return methods.find_all(self.methods, chosen.get("on"))
+
+    def stage(self, name: str, method: Method | None = None, **given: Any) -> Any:
         """A stage's options: its defaults, the preset's, those given, then --set."""
         chosen = to_json(STAGES[name](**{**preset_values(name, self.preset), **given}))
+        parts = {} if method is None else {x.name: role for role, x in method.parts.items()}
         for owner, option, value in map(_parse_setting, self.set):
             if owner == name:
                 chosen[option] = value
-            elif owner == loss:
-                chosen["loss"] = {**(chosen["loss"] or {}), option: value}
+            elif owner in parts:
+                role = parts[owner]
+                chosen[role] = {**(chosen[role] or {}), option: value}
+        if method is not None:
+            chosen |= {"method": method.spec, "on": method.base.spec}
         return from_json(STAGES[name], chosen)
+
+    def _check_settings(self) -> None:
+        known = {name: bases.find(name).value.Config for name in bases.names()}
+        known |= {name: losses.find(name).value.Config for name in losses.names()}
+        for method in self.find_methods():
+            known |= {part.name: part.value.Config for part in method.parts.values()}
+        known |= STAGES
+        for word in self.set:
+            owner, option, _ = _parse_setting(word)
+            if owner not in known:
+                raise UserError(f"--set {word}: choose an owner among {', '.join(known)}.")
+            options = [field.name for field in fields(known[owner])]
+            if option not in options:
+                raise UserError(
+                    f"--set {word}: {owner} has no option {option}, but {', '.join(options)}."
+                )
 
 
 def _parse_setting(word: str) -> tuple[str, str, Any]:
     key, given, text = word.partition("=")
     owner, _, option = key.partition(".")
-    owners = [*STAGES, *losses.names()]
-    if not (given and option and owner in owners):
-        raise UserError(
-            f"--set {word} is not owner.option=value with an owner among {', '.join(owners)}."
-        )
-    known = [field.name for field in fields(STAGES.get(owner) or losses.find(owner).Config)]
-    if option not in known:
-        raise UserError(f"--set {word}: {owner} has no option {option}, but {', '.join(known)}.")
+    if not (given and owner and option):
+        raise UserError(f"--set {word} is not owner.option=value.")
     try:
         return owner, option, json.loads(text)
     except ValueError:
@@ -117,29 +137,27 @@ class Job:
     """One method and seed on one game's dataset."""
 
     game: str
-    method: str
+    method: str  # as the user wrote it
     seed: int
     home: Path  # directory of the game
     out: Path  # directory of the run
     config: RunConfig
 
     def __str__(self) -> str:
-        return f"{self.game} {self.method} {self.out.name}"
+        return f"{self.game} {self.out.parent.name} {self.out.name}"
+
+    def _find(self) -> Method:
+        [method] = replace(self.config, methods=(self.method,)).find_methods()
+        return method
 
     def __call__(self) -> str | None:
         """Trains and evaluates; returns what went wrong, if it is the run's own fault."""
         try:
             labels = self.labels()
-            loss, _ = losses.parse_method(self.method)
+            data = self.home / "dataset"
             run = train(
                 self.config.stage(
-                    "train",
-                    loss,
-                    dataset=self.home / "dataset",
-                    out=self.out,
-                    labels=labels,
-                    method=self.method,
-                    seed=self.seed,
+                    "train", self._find(), dataset=data, out=self.out, labels=labels, seed=self.seed
                 )
             )
             evaluate(self.config.stage("evaluate", agent=str(run)))
@@ -150,14 +168,14 @@ class Job:
     @property
     def _fit(self) -> FitConfig | None:
         """The fit whose labels the method needs: one for all seeds, unless chance has a part."""
-        _, cumulant = losses.parse_method(self.method)
+        cumulant = self._find().cumulant
         if cumulant is None:
             return None
         fitted: FitConfig = self.config.stage("fit", dataset=self.home / "dataset", out=Path())
-        by_chance = fitted.estimator == "td" or cumulants.find(cumulant).random
+        by_chance = fitted.estimator == "td" or cumulant.value.random
         seed, ending = (self.seed, f"-seed{self.seed}") if by_chance else (0, "")
-        name = f"gvf-{cumulant}-{fitted.estimator}{ending}"
-        return replace(fitted, cumulant=cumulant, seed=seed, out=self.home / name)
+        name = f"gvf-{cumulant.name}-{fitted.estimator}{ending}"
+        return replace(fitted, cumulant=cumulant.spec, seed=seed, out=self.home / name)
 
     @property
     def fitted(self) -> Path | None:
@@ -173,7 +191,7 @@ class Job:
 
 
 def run(config: RunConfig) -> Path:
-    methods = _methods(config.methods)
+    compared = config.find_methods()
     if config.tune and not config.stage("evaluate", agent="").n_validation:
         raise UserError("--tune needs validation levels: add evaluate.n_validation=50 to --set.")
     if config.tune and config.stage("train", dataset=Path(), out=Path()).released:
@@ -183,17 +201,17 @@ def run(config: RunConfig) -> Path:
         home = config.out / game
         materialise(config.stage("materialise", recording=recording, out=home / "dataset"))
         _reference_rows(config, game, recording)
-    chosen = _tune(config, list(recordings), methods) if config.tune else {}
+    chosen = _tune(config, list(recordings), compared) if config.tune else {}
     jobs = [
         Job(
             game,
-            method,
+            method.spec,
             seed,
             config.out / game,
-            config.out / game / method / f"seed{seed}",
-            replace(config, set=(*chosen.get((game, method), ()), *config.set)),
+            config.out / game / method.name / f"seed{seed}",
+            replace(config, set=(*chosen.get((game, method.name), ()), *config.set)),
         )
-        for seed, game, method in itertools.product(range(config.seeds), recordings, methods)
+        for seed, game, method in itertools.product(range(config.seeds), recordings, compared)
     ]
     failures = _do(jobs, config)
     for job, failure in failures.items():
@@ -207,7 +225,7 @@ def run(config: RunConfig) -> Path:
                 runs=(config.out,),
                 out=config.out / "report",
                 games=tuple(recordings),
-                methods=methods,
+                methods=tuple(method.name for method in compared),
                 seeds=config.seeds,
             )
         )
@@ -218,7 +236,7 @@ def run(config: RunConfig) -> Path:
 
 
 def _tune(
-    config: RunConfig, games: Sequence[str], methods: Sequence[str]
+    config: RunConfig, games: Sequence[str], compared: Sequence[Method]
 ) -> dict[tuple[str, str], tuple[str, ...]]:
     """(game, method) -> the settings that did best on the game's validation levels."""
     out = config.out / "tuning"
@@ -234,13 +252,13 @@ def _tune(
     jobs = {
         Job(
             game,
-            method,
+            method.spec,
             tune.SEED,
             config.out / game,
-            out / game / method / f"trial{number}",
+            out / game / method.name / f"trial{number}",
             replace(config, set=(*trial, *fixed)),
         ): (number, trial)
-        for game, method in itertools.product(games, methods)
+        for game, method in itertools.product(games, compared)
         for number, trial in enumerate(_trials(config, method))
     }
     failures = _do(list(jobs), config)
@@ -262,10 +280,10 @@ def _tune(
     return {(game, method): tuple(setting.split()) for game, method, setting in best}
 
 
-def _trials(config: RunConfig, method: str) -> list[tuple[str, ...]]:
+def _trials(config: RunConfig, method: Method) -> list[tuple[str, ...]]:
     """The method's trials, less what --set has decided."""
     decided = {word.partition("=")[0] for word in config.set}
-    found = tune.trials(config.stage("train", dataset=Path(), out=Path(), method=method))
+    found = tune.trials(config.stage("train", method, dataset=Path(), out=Path()))
     left = (tuple(w for w in trial if w.partition("=")[0] not in decided) for trial in found)
     return list(dict.fromkeys(left))
 
@@ -303,22 +321,6 @@ def _recordings(config: RunConfig) -> dict[str, str]:
                 "and name it with --recordings."
             )
     return {game: found[game] for game in games}
-
-
-def _methods(asked: tuple[str, ...]) -> tuple[str, ...]:
-    methods = tuple(all_methods()) if asked == ("all",) else asked
-    for method in methods:
-        losses.parse_method(method)
-    return methods
-
-
-def all_methods() -> list[str]:
-    """Every method there is, a loss on labels once per built-in cumulant."""
-    found = ["bc", "cql"]
-    for name in losses.names():
-        by_labels = "labels" in losses.find(name).needs
-        found += [f"{name}-{c}" for c in cumulants.names()] if by_labels else [name]
-    return found
 
 
 def _reference_rows(config: RunConfig, game: str, recording: str) -> None:

@@ -10,7 +10,6 @@ import pandas as pd
 
 from gsf.evaluation.rows import MODES
 from gsf.learn.learner import AgentConfig
-from gsf.learn.losses import parse_method
 
 SEED = 1_000
 
@@ -20,19 +19,16 @@ def trials(config: AgentConfig) -> list[tuple[str, ...]]:
 
     The first is the default setting.
     """
-    loss, _ = parse_method(config.method)
-    if loss is None and config.learner == "bc":
-        return _grid(lr=("3e-4", "1e-4", "1e-3", "3e-3"))
-    if loss is None:
-        return _grid(cql_alpha=("1", "4"), lr=("3e-4", "1e-3"))
-    base = {"lr": ("3e-4", "1e-4")} if config.learner == "bc" else {"cql_alpha": ("1", "4")}
-    if config.update == "alternating":  # a loss with an Adam of its own has no weight
-        return _grid(**base, aux_lr=("3e-4", "3e-5"))
-    return _grid(**base, aux_weight=("1", "0.1"))
-
-
-def _grid(**options: tuple[str, ...]) -> list[tuple[str, ...]]:
-    words = ([f"train.{name}={value}" for value in values] for name, values in options.items())
+    method = config.find_method()
+    own = method.base.value.tuning.items()
+    grid = {k if "." in k else f"{method.base.name}.{k}": values for k, values in own}
+    if method.loss is not None:
+        decisive, values = next(iter(grid.items()))
+        # A loss with an Adam of its own has no weight.
+        joint = {"train.aux_weight": ("1", "0.1")}
+        aux = joint if config.update == "joint" else {"train.aux_lr": ("3e-4", "3e-5")}
+        grid = {decisive: values[:2], **aux}
+    words = ([f"{option}={value}" for value in values] for option, values in grid.items())
     return list(itertools.product(*words))
 
 

@@ -19,7 +19,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def make_learner(dataset: Dataset, **options: Any) -> Learner:
-    config = AgentConfig(method="curl", base="bc", encoder="impala_small", **options)
+    config = AgentConfig(method="curl", on="bc", encoder="impala_small", **options)
     return Learner(config, dataset, np.random.default_rng(0))
 
 

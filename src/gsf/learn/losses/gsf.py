@@ -26,7 +26,7 @@ class GSF(AuxiliaryLoss):
     name = "gsf"
     needs = frozenset({"labels"})
     released: ClassVar[Released] = Released(
-        cql_alpha=1.0,
+        base={"cql": {"alpha": 1.0}},
         config={"quantiles": "batch", "frequent_levels": 5, "label_action": "greedy"},
     )
 
@@ -92,7 +92,7 @@ class GSF(AuxiliaryLoss):
             loss = _mean(rank_contrast(h, x, config.tau, config.bandwidth) for x in u.T)
             return loss, {"ignored": u.isnan().float().mean()}
         if self.greedy:
-            best = context.q.argmax(1, keepdim=True)
+            best = context.scores.argmax(1, keepdim=True)
             values = drawn["action_values"].gather(1, best)[:, 0].cpu()
             drawn["label"] = self._batch_labels(values, context.batch.level.cpu()).to(h.device)
         label = drawn["label"].view(len(h), -1)  # [n,d]

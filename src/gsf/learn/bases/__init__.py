@@ -1,0 +1,51 @@
+"""Base algorithms: the protocol, and the folder as the registry.
+
+A base is one file here, holding one `Base` named like the file: its hyperparameters (`Config`), its
+heads on z, its formula (`forward`), what actions are chosen by (`scores`), its own targets
+(`after_step`) and what `gsf run --tune` tries. Whatever trains or acts finds it by being there.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from gsf.core.registry import Registry
+from gsf.learn.context import Context as Context
+from gsf.learn.context import Info as Info
+from gsf.learn.context import Spec as Spec
+
+
+class Base(nn.Module, ABC):
+    """One base algorithm: `loss, info = base(z, context)`, info named without the base's name."""
+
+    name: ClassVar[str]
+    Config: ClassVar[type[Any]]  # a frozen dataclass with a docstring under each field
+    # Four trials of `gsf run --tune`: a grid, defaults first, of own options and `train.x`. With an
+    # auxiliary loss two values of the first option are tried with two of the loss's.
+    tuning: ClassVar[Mapping[str, tuple[str, ...]]] = {"train.lr": ("3e-4", "1e-4", "1e-3", "3e-3")}
+    released: ClassVar[Mapping[str, Any]] = {}  # options under `--released`
+    released_with_loss: ClassVar[Mapping[str, Any]] = {}  # the same with an auxiliary loss
+
+    def __init__(self, config: Any, spec: Spec) -> None:
+        super().__init__()
+
+    @abstractmethod
+    def forward(self, z: Tensor, context: Context) -> tuple[Tensor, Info]:
+        """`z` is context.z, or cut from the encoder where that is not to learn from the base."""
+
+    @abstractmethod
+    def scores(self, z: Tensor) -> Tensor:
+        """[n,256] -> [n,A]: greedy play takes the highest, sampled play their softmax."""
+
+    def after_step(self, rate: float) -> None:
+        """Called after each optimiser step: EMA of the base's own targets, if it has any."""
+
+
+def _is_base(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, Base) and value is not Base
+
+
+REGISTRY: Registry[type[Base]] = Registry("base", __name__, _is_base)
+find, find_again, names = REGISTRY.find, REGISTRY.find_again, REGISTRY.names

@@ -1,0 +1,84 @@
+"""What bases and auxiliary losses are built from (`Spec`) and see in one update (`Context`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gsf.nets.encoders import Z_DIM, Encoder
+from gsf.nets.heads import HeadKind
+
+if TYPE_CHECKING:  # acting needs neither data nor labels
+    from gsf.data.dataset import Batch
+    from gsf.gvf.labels import Labels
+    from gsf.learn.bases import Base
+
+Info = dict[str, Tensor | float]
+REWARD_CLIP = 10.0  # after scaling
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What heads may be built from."""
+
+    obs_shape: tuple[int, ...]
+    n_actions: int
+    n_levels: int
+    gamma: float = 0.99
+    z_dim: int = Z_DIM
+    head: HeadKind = "mlp"
+    labels: Labels | None = None  # for a loss that needs them
+    reward_scale: float = 1.0  # spread of the dataset's returns: the unit of reward
+
+    def scaled(self, reward: Tensor) -> Tensor:
+        """Raw rewards as TD learns from them."""
+        return (reward / self.reward_scale).clamp(-REWARD_CLIP, REWARD_CLIP)
+
+
+@dataclass
+class Context:
+    """What may be looked at in one update; everything lies on the learner's device."""
+
+    batch: Batch  # as logged, observations not cropped
+    obs: Tensor  # batch.obs, cropped
+    z: Tensor  # encoder(obs) with its gradient
+    drawn: Mapping[str, Tensor]  # what the loss's own `draw` returned
+    base: Base
+    encoder: Encoder
+    target_encoder: Encoder  # EMA, takes no gradient
+    crop: Callable[[Tensor], Tensor]  # random crop of [n,H,W,C], from the run's rng
+
+    @cached_property
+    def scores(self) -> Tensor:
+        """What the base would choose actions by at z, without gradient.  [n,A]."""
+        with torch.no_grad():
+            return self.base.scores(self.z)
+
+    @cached_property
+    def target_z(self) -> Tensor:
+        with torch.no_grad():
+            z: Tensor = self.target_encoder(self.obs)
+        return z
+
+    @cached_property
+    def next_obs(self) -> Tensor:
+        """batch.next_obs, cropped; means nothing where has_next is False."""
+        return self.crop(self.batch.next_obs)
+
+    @cached_property
+    def next_z(self) -> Tensor:
+        """encoder(next_obs) without gradient; a base that learns values has computed it already."""
+        with torch.no_grad():
+            z: Tensor = self.encoder(self.next_obs)
+        return z
+
+    @cached_property
+    def target_next_z(self) -> Tensor:
+        with torch.no_grad():
+            z: Tensor = self.target_encoder(self.next_obs)
+        return z
