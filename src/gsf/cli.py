@@ -53,6 +53,9 @@ VERBS = {
         "studies.probe", "probe", "ProbeConfig", "what embeddings know on held-out levels"
     ),
     "similar": Verb("studies.similar", "similar", "SimilarConfig", "the paper's motivating figure"),
+    "check": Verb(
+        "learn.check", "check", "CheckConfig", "your own loss or base -> does it keep its promises?"
+    ),
     "data list": Verb("data.inspect", "list_data", "ListConfig", "the recordings that are shipped"),
     "data info": Verb("data.inspect", "info", "InfoConfig", "what a recording or dataset holds"),
     "data verify": Verb("data.inspect", "verify", "VerifyConfig", "replay or rehash every byte"),

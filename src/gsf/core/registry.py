@@ -48,6 +48,7 @@ class Registry(Generic[T]):
 
     def __init__(self, what: str, package: str, accepts: Callable[[Any], bool]) -> None:
         self.what, self._package, self._accepts = what, package, accepts
+        self._one = f"{'an' if what[0] in 'aeiou' else 'a'} {what}"
         self.group = f"gsf.{package.rpartition('.')[2]}"  # of entry points
 
     def built_in(self) -> list[str]:
@@ -58,7 +59,7 @@ class Registry(Generic[T]):
         found = {e.name: e for e in importlib.metadata.entry_points(group=self.group)}
         if clash := sorted(set(found) & set(self.built_in())):
             raise UserError(
-                f"an installed package calls a {self.what} {clash[0]!r}, which gsf has already; "
+                f"an installed package calls {self._one} {clash[0]!r}, which gsf has already; "
                 "remove the package or rename its entry point."
             )
         return found
@@ -111,12 +112,12 @@ class Registry(Generic[T]):
         value = self._checked(getattr(module, name), name, str(path))
         short = str(getattr(value, "name", name))
         if short in self.names():
-            raise UserError(f"{spec}: {short!r} is a {self.what} of gsf; give yours another name.")
+            raise UserError(f"{spec}: {short!r} is {self._one} of gsf; give yours another name.")
         return Found(spec, short, value, digest_file(path))
 
     def _checked(self, value: Any, name: str, where: str) -> T:
         if not self._accepts(value):
-            raise UserError(f"{name!r} of {where} is not a {self.what}; see docs/extending.md.")
+            raise UserError(f"{name!r} of {where} is not {self._one}; see docs/extending.md.")
         found: T = value
         return found
 

@@ -1,6 +1,5 @@
 """One conformance suite over every file in losses/, and GSF by hand."""
 
-import dataclasses
 import inspect
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,9 @@ import tiny
 from gsf.core.errors import UserError
 from gsf.data.dataset import Dataset
 from gsf.equations import contrastive_cce, contrastive_infonce, rank_contrast
-from gsf.gvf.labels import load_labels
-from gsf.learn import losses
+from gsf.learn import check, losses
 from gsf.learn.learner import AgentConfig, Learner
-from gsf.learn.losses import AuxiliaryLoss, Context, Spec
+from gsf.learn.losses import Context
 
 
 @pytest.fixture(params=losses.names())
@@ -42,91 +40,15 @@ def one_context(learner: Learner, seed: int = 0, n: int = 32) -> Context:
     return learner._context(batch, rng)
 
 
-def aux_of(learner: Learner) -> AuxiliaryLoss:
-    assert learner.aux is not None
-    return learner.aux
+@pytest.mark.parametrize("promise", check.OF_LOSSES, ids=lambda promise: promise.__name__)
+def test_keeps_its_promises(dataset: Dataset, labels: Path, name: str, promise: Any) -> None:
+    promise(check.of_loss(name, dataset, labels))
 
 
-def test_describes_itself(name: str) -> None:
+def test_stands_in_the_file_of_its_name_with_a_docstring(name: str) -> None:
     loss = losses.find(name).value
-    assert loss.name == name
     assert loss.__module__ == f"gsf.learn.losses.{name}"
-    assert dataclasses.is_dataclass(loss.Config)
-    assert loss.Config.__dataclass_params__.frozen  # type: ignore[attr-defined]
     assert inspect.getdoc(inspect.getmodule(loss))
-
-
-def test_is_a_finite_scalar(dataset: Dataset, labels: Path, name: str) -> None:
-    learner = make_learner(dataset, labels, name)
-    loss, info = aux_of(learner)(one_context(learner))
-    assert loss.shape == ()
-    assert loss.isfinite()
-    for quantity, value in info.items():
-        assert "/" not in quantity
-        assert np.isfinite(float(value))
-
-
-def test_gradient_reaches_the_encoder_and_no_target(
-    dataset: Dataset, labels: Path, name: str
-) -> None:
-    learner = make_learner(dataset, labels, name)
-    aux = aux_of(learner)
-    loss, _ = aux(one_context(learner))
-    loss.backward()  # type: ignore[no-untyped-call]
-    first, *_ = learner.encoder.parameters()
-    assert first.grad is not None
-    assert first.grad.abs().sum() > 0
-    target = learner.target_encoder
-    assert all(p.grad is None and not p.requires_grad for p in target.parameters())
-    assert all(p.grad is None for p in learner.base.parameters())
-    for parameter_name, p in aux.named_parameters():
-        # What takes no gradient must say so: an EMA copy left trainable would be decayed by Adam.
-        assert p.requires_grad == (p.grad is not None), parameter_name
-        assert not ("target" in parameter_name and p.requires_grad), parameter_name
-
-
-def test_same_seed_same_value(dataset: Dataset, labels: Path, name: str) -> None:
-    def run(seed: int) -> list[float]:
-        learner = make_learner(dataset, labels, name, seed)
-        rng = np.random.default_rng(seed)
-        updates = (learner.update(dataset.sample(8, rng, learner.n_levels), rng) for _ in range(3))
-        return [float(info[f"{name}/loss"]) for info in updates]
-
-    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1]  # noqa: NPY002
-    first = run(0)
-    torch.rand(1)
-    assert first == run(0)
-    assert first != run(1)
-    torch.set_rng_state(torch_state)
-    run(0)
-    assert torch.equal(torch_state, torch.get_rng_state()), "drew from torch's global stream"
-    assert np.array_equal(numpy_state, np.random.get_state()[1])  # type: ignore[arg-type] # noqa: NPY002
-
-
-def test_says_what_it_needs(dataset: Dataset, labels: Path, name: str) -> None:
-    loss = losses.find(name).value
-    everything = Spec(
-        tiny.OBS_SHAPE, tiny.N_ACTIONS, dataset.n_levels, labels=load_labels(labels, dataset)
-    )
-    loss(loss.Config(), everything)
-    for need in loss.needs:
-        with pytest.raises(UserError, match=f"{name} needs {need}"):
-            loss(loss.Config(), dataclasses.replace(everything, **{need: None}))
-
-
-def test_falls_over_50_steps(dataset: Dataset, labels: Path, name: str) -> None:
-    # Measured on the same batches and crops; the auxiliary loss alone trains the encoder.
-    learner = make_learner(dataset, labels, name, on="bc", stop_gradient=True)
-
-    def measure() -> float:
-        with torch.no_grad():
-            values = [aux_of(learner)(one_context(learner, seed))[0].item() for seed in range(3)]
-        return float(np.mean(values))
-
-    before, rng = measure(), np.random.default_rng(0)
-    for _ in range(50):
-        learner.update(dataset.sample(16, rng, learner.n_levels), rng)
-    assert before - measure() > 0.02 * abs(before)
 
 
 def test_metrics_are_documented(dataset: Dataset, labels: Path, name: str) -> None:

@@ -1,0 +1,300 @@
+"""`gsf check file.py:Name`: whether somebody's own loss or base keeps what gsf relies on.
+
+In: a name. Out: a sentence for each promise, kept or broken. Everything is tried on a small made-up
+dataset; gsf's own losses and bases are tested by the same functions.
+"""
+
+import contextlib
+import dataclasses
+import io
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import tyro
+from torch import Tensor, nn
+
+from gsf.core.errors import UserError
+from gsf.core.files import load_checkpoint, save_checkpoint
+from gsf.core.logs import console
+from gsf.data.dataset import Dataset
+from gsf.learn import bases, corridor, losses, methods
+from gsf.learn.context import Context, Info
+from gsf.learn.learner import AgentConfig, Learner
+
+STEPS, BATCH = 50, 16
+LEARNT = 0.02  # of itself: how much a loss has to fall in so many steps
+
+
+@dataclass(frozen=True)
+class CheckConfig:
+    """Check your own auxiliary loss or base: what gsf expects of it, promise by promise."""
+
+    name: tyro.conf.Positional[str]
+    """file.py:Name, or the name of one that gsf has."""
+
+
+class BrokenError(Exception):
+    """A promise that is not kept; says how."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A loss or a base, and what it is tried on."""
+
+    kind: type[Any]
+    method: str
+    dataset: Dataset
+    labels: Path | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)  # while it learns
+
+    def learner(self, seed: int = 0, **options: Any) -> Learner:
+        config = AgentConfig(method=self.method, encoder="impala_small", **options)
+        return Learner(config, self.dataset, np.random.default_rng(seed), self.labels)
+
+    def part(self, learner: Learner) -> nn.Module:
+        return learner.base if learner.aux is None else learner.aux
+
+    def loss(self, learner: Learner, seed: int = 0, n: int = 32) -> tuple[Tensor, Info, Context]:
+        rng = np.random.default_rng(seed)
+        context = learner._context(self.dataset.sample(n, rng, learner.n_levels), rng)
+        arguments = (context.z, context) if learner.aux is None else (context,)
+        loss, info = self.part(learner)(*arguments)
+        return loss, info, context
+
+    def step(self, learner: Learner, seed: int) -> dict[str, float]:
+        rng = np.random.default_rng(seed)
+        batch = self.dataset.sample(BATCH, rng, learner.n_levels)
+        return {name: float(x) for name, x in learner.update(batch, rng).items()}
+
+
+def _require(kept: bool, otherwise: str) -> None:
+    if not kept:
+        raise BrokenError(otherwise)
+
+
+def describes_itself(subject: Subject) -> None:
+    """It has a name, and a frozen dataclass Config whose options all have defaults."""
+    kind, config = subject.kind, getattr(subject.kind, "Config", None)
+    _require(isinstance(getattr(kind, "name", None), str), "there is no class attribute `name`")
+    _require(dataclasses.is_dataclass(config), "there is no dataclass `Config` in it")
+    frozen = config.__dataclass_params__.frozen  # type: ignore[union-attr]
+    _require(frozen, "Config is not frozen: write @dataclass(frozen=True)")
+    config()  # type: ignore[misc]
+
+
+def is_a_finite_scalar(subject: Subject) -> None:
+    """Its loss is one finite number, and so is each of its metrics."""
+    loss, info, _ = subject.loss(subject.learner())
+    _require(loss.shape == (), f"the loss has shape {list(loss.shape)}")
+    _require(bool(loss.isfinite()), f"the loss is {loss.item()}")
+    for name, value in info.items():
+        _require("/" not in name, f"metric {name!r} has a slash; gsf puts the name before it")
+        number = torch.as_tensor(value).detach().item()
+        _require(bool(np.isfinite(number)), f"metric {name} is {number}")
+
+
+def trains_the_encoder_and_no_target(subject: Subject) -> None:
+    """Its gradient reaches the encoder and whatever it trains, and no target network."""
+    learner = subject.learner()
+    loss, _, _ = subject.loss(learner)
+    _require(loss.requires_grad, "the loss has no gradient at all")
+    loss.backward()  # type: ignore[no-untyped-call]
+    first = next(learner.encoder.parameters())
+    _require(first.grad is not None and bool(first.grad.any()), "no gradient reaches the encoder")
+    frozen = all(p.grad is None for p in learner.target_encoder.parameters())
+    _require(frozen, "a gradient reaches the target encoder: encode under torch.no_grad()")
+    if learner.aux is not None:
+        own = all(p.grad is None for p in learner.base.parameters())
+        _require(own, "a gradient reaches the base's heads, which are not its to train")
+    for name, p in subject.part(learner).named_parameters():
+        still = "target" in name and p.requires_grad
+        _require(not still, f"{name} is called a target but can be trained: use frozen_copy")
+        reached = p.requires_grad == (p.grad is not None)
+        _require(reached, f"{name} can be trained but no gradient reaches it: freeze it")
+
+
+def same_seed_same_value(subject: Subject) -> None:
+    """The same seed gives the same numbers, another seed others; no global stream is drawn from."""
+
+    def run(seed: int) -> list[dict[str, float]]:
+        learner = subject.learner(seed)
+        return [subject.step(learner, seed + i) for i in range(3)]
+
+    torch_before, numpy_before = torch.get_rng_state(), _numpy_stream()
+    first = run(0)
+    drawn = not torch.equal(torch_before, torch.get_rng_state())
+    _require(not drawn, "it draws from torch's global stream: take random numbers from `rng`")
+    drawn = not np.array_equal(numpy_before, _numpy_stream())
+    _require(not drawn, "it draws from numpy's global stream: take random numbers from `rng`")
+    _require(first == run(0), "two runs of one seed differ")
+    _require(first != run(1), "runs of two seeds are the same")
+
+
+def _numpy_stream() -> Any:
+    return np.append(*(np.random.get_state(legacy=False)["state"][x] for x in ("key", "pos")))  # noqa: NPY002
+
+
+def says_what_it_needs(subject: Subject) -> None:
+    """Without what it says it needs, it refuses with a sentence."""
+    spec: Any = subject.learner().spec
+    config = subject.kind.Config()
+    for need in subject.kind.needs:
+        try:
+            subject.kind(config, dataclasses.replace(spec, **{need: None}))
+        except UserError:
+            continue
+        raise BrokenError(
+            f"without {need} it is made all the same: call super().__init__(config, spec)"
+        )
+
+
+def falls_as_it_is_learnt(subject: Subject) -> None:
+    """Its loss falls over 50 steps on data that is easy to learn."""
+    learner = subject.learner(**subject.options)
+
+    def measure() -> float:  # on the same batches and crops
+        with torch.no_grad():
+            values = [subject.loss(learner, seed)[0].item() for seed in range(3)]
+        return float(np.mean(values))
+
+    before, rng = measure(), np.random.default_rng(0)
+    for _ in range(STEPS):
+        learner.update(subject.dataset.sample(BATCH, rng, learner.n_levels), rng)
+    after = measure()
+    _require(before - after > LEARNT * abs(before), f"it went from {before:.4g} to {after:.4g}")
+
+
+def goes_on_from_what_was_saved(subject: Subject) -> None:
+    """Saved, loaded and trained on, it is what it would have been, bit for bit."""
+    whole, resumed = subject.learner(0), subject.learner(1)
+    for seed in range(2):
+        subject.step(whole, seed)
+    with tempfile.TemporaryDirectory(prefix="gsf-check-") as directory:
+        save_checkpoint(Path(directory) / "checkpoint.pt", whole.state())
+        resumed.load(load_checkpoint(Path(directory) / "checkpoint.pt"))
+    for seed in (2, 3):
+        same = subject.step(whole, seed) == subject.step(resumed, seed)
+        _require(same, "something it learns or remembers is no parameter and no buffer")
+
+
+def scores_every_action(subject: Subject) -> None:
+    """Its scores are a finite number for each action of each observation."""
+    learner = subject.learner()
+    _, _, context = subject.loss(learner, n=8)
+    scores, wanted = context.scores, [8, subject.dataset.n_actions]
+    _require(list(scores.shape) == wanted, f"scores have shape {list(scores.shape)}, not {wanted}")
+    _require(bool(scores.isfinite().all()), "some scores are not finite")
+
+
+def learns_from_the_z_it_is_given(subject: Subject) -> None:
+    """Where z is cut from the encoder, no gradient finds another way there."""
+    learner = subject.learner()
+    _, _, context = subject.loss(learner)
+    learner.base(context.z.detach(), context)[0].backward()
+    cut = all(p.grad is None for p in learner.encoder.parameters())
+    _require(cut, "it looks at context.z or encodes with gradient: use the z it is given")
+
+
+def carries_an_auxiliary_loss(subject: Subject) -> None:
+    """An auxiliary loss trains on top of it, in one step and alternating."""
+    for update in ("joint", "alternating"):
+        config = AgentConfig(
+            method="curl", on=subject.method, update=update, encoder="impala_small"
+        )
+        learner = Learner(config, subject.dataset, np.random.default_rng(0))
+        values = subject.step(learner, 0).values()
+        _require(all(map(np.isfinite, values)), f"--update {update}: a metric is not finite")
+
+
+def says_what_to_tune(subject: Subject) -> None:
+    """`tuning` is a grid of four settings of options that there are, the first the default."""
+    tuning = subject.kind.tuning
+    known = {f.name: f.default for f in dataclasses.fields(subject.kind.Config)}
+    known |= {f"train.{f.name}": f.default for f in dataclasses.fields(AgentConfig)}
+    for option, values in tuning.items():
+        _require(option in known, f"there is no option {option}")
+        _require(float(values[0]) == known[option], f"{option} does not begin with its default")
+    sizes = [len(values) for values in tuning.values()]
+    _require(int(np.prod(sizes)) == 4, f"a grid of {sizes} does not make four settings")
+    _require(sizes[0] >= 2, "the first option needs two values, to be tried with a loss's")
+
+
+Promise = Callable[[Subject], None]
+OF_BOTH: tuple[Promise, ...] = (
+    describes_itself,
+    is_a_finite_scalar,
+    trains_the_encoder_and_no_target,
+    same_seed_same_value,
+    falls_as_it_is_learnt,
+    goes_on_from_what_was_saved,
+)
+OF_LOSSES: tuple[Promise, ...] = (*OF_BOTH, says_what_it_needs)
+OF_BASES: tuple[Promise, ...] = (
+    *OF_BOTH,
+    scores_every_action,
+    learns_from_the_z_it_is_given,
+    carries_an_auxiliary_loss,
+    says_what_to_tune,
+)
+
+
+def of_loss(name: str, dataset: Dataset, labels: Path) -> Subject:
+    kind = losses.find(name).value
+    alone = {"on": "bc", "stop_gradient": True}  # the loss alone trains the encoder
+    if "labels" in kind.needs:
+        return Subject(kind, f"{name}-reward", dataset, labels, alone)
+    return Subject(kind, name, dataset, options=alone)
+
+
+def of_base(name: str, dataset: Dataset) -> Subject:
+    return Subject(bases.find(name).value, name, dataset)
+
+
+def check(config: CheckConfig) -> None:
+    """Prints a sentence for each promise; exit code 1 if one is broken."""
+    is_base = bases.REGISTRY.owns(config.name)
+    if not is_base and not losses.REGISTRY.owns(config.name):
+        methods.find(config.name)  # says what is wrong with it
+        raise UserError(f"{config.name} is a method; name its loss or its base alone.")
+    broken = 0
+    with tempfile.TemporaryDirectory(prefix="gsf-check-") as directory:
+        with _silence():
+            dataset = corridor.write_dataset(Path(directory) / "dataset")
+            labels = corridor.write_labels(Path(directory) / "labels", dataset)
+        make = of_base if is_base else lambda name, data: of_loss(name, data, labels)
+        subject = make(config.name, dataset)
+        for promise in OF_BASES if is_base else OF_LOSSES:
+            why = _attempt(promise, subject)
+            broken += why is not None
+            print(f"{'kept  ' if why is None else 'BROKEN'}  {promise.__doc__}")
+            if why is not None:
+                print(f"        {why}")
+    print(f"{config.name} breaks {broken}." if broken else f"{config.name} is as gsf expects it.")
+    if broken:
+        raise SystemExit(1)
+
+
+def _attempt(promise: Promise, subject: Subject) -> str | None:
+    """How it is broken, if it is."""
+    try:
+        promise(subject)
+    except (BrokenError, UserError) as error:
+        return str(error)
+    except Exception as error:  # whatever a user's code may raise
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    quiet, console.quiet = console.quiet, True
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        console.quiet = quiet

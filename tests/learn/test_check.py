@@ -1,0 +1,151 @@
+"""`gsf check` says in sentences what somebody's own loss or base does wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from gsf import cli
+
+LOSS = '''
+from dataclasses import dataclass
+
+import torch
+
+from gsf.learn.losses import AuxiliaryLoss
+
+
+class Pull(AuxiliaryLoss):
+    name = "pull"
+
+    @dataclass(frozen=True)
+    class Config:
+        power: float = 2.0
+        """Of |z|."""
+
+    def __init__(self, config, spec):
+        super().__init__(config, spec)
+        self.config = config
+
+    def forward(self, context):
+        return context.z.abs().pow(self.config.power).mean(), {}
+'''
+
+BASE = '''
+from dataclasses import dataclass
+
+from gsf.equations import bc_loss
+from gsf.learn.bases import Base
+from gsf.nets.heads import head
+
+
+class Imitate(Base):
+    name = "imitate"
+
+    @dataclass(frozen=True)
+    class Config:
+        weight: float = 1.0
+        """Of the loss."""
+
+    def __init__(self, config, spec):
+        super().__init__(config, spec)
+        self.config, self.pi = config, head(spec.z_dim, spec.n_actions, spec.head)
+
+    def forward(self, z, context):
+        loss, info = bc_loss(self.pi(z), context.batch.action)
+        return self.config.weight * loss, info
+
+    def scores(self, z):
+        return self.pi(z)
+'''
+
+
+def run(path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    try:
+        code = cli.main(["check", f"{path}:{name}"])
+    except SystemExit as stop:
+        code = int(str(stop.code))
+    shown = capsys.readouterr()
+    return code, shown.out + shown.err
+
+
+@pytest.mark.parametrize(("text", "name"), [(LOSS, "Pull"), (BASE, "Imitate")])
+def test_what_is_right_keeps_every_promise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, name: str
+) -> None:
+    (tmp_path / "own.py").write_text(text)
+    code, shown = run(tmp_path / "own.py", name, capsys)
+    assert code == 0, shown
+    assert "is as gsf expects it" in shown
+    assert "BROKEN" not in shown
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "sentences"),
+    [
+        ("(frozen=True)", "", ["Config is not frozen"]),
+        (".mean(), {}", ", {}", ["the loss has shape"]),
+        (".mean(), {}", ".mean() / 0, {}", ["the loss is inf"]),
+        ("context.z.abs()", "context.z.detach().abs()", ["the loss has no gradient at all"]),
+        (
+            "return context.z",
+            "return torch.rand(()) * context.z",
+            ["draws from torch's global stream"],
+        ),
+        (
+            "self.config = config",
+            "self.config, self.w = config, torch.nn.Linear(3, 3)",
+            ["w.weight"],
+        ),
+        (".mean(), {}", ".mean() + 100, {}", ["it went from"]),
+        (
+            "return context.z",
+            "self.n = getattr(self, 'n', 0) + 1\n        return self.n * context.z",
+            ["is no parameter and no buffer"],
+        ),
+        (".mean(), {}", ".mean(), {'a/b': 1.0}", ["metric 'a/b' has a slash"]),
+        ("return context.z", "return context.zed", ["AttributeError"]),
+    ],
+)
+def test_what_a_loss_does_wrong_is_said(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    right: str,
+    wrong: str,
+    sentences: list[str],
+) -> None:
+    assert right in LOSS
+    (tmp_path / "own.py").write_text(LOSS.replace(right, wrong))
+    code, shown = run(tmp_path / "own.py", "Pull", capsys)
+    assert code == 1, shown
+    for sentence in sentences:
+        assert sentence in shown
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "sentence"),
+    [
+        ("self.pi(z), context", "self.pi(context.z), context", "use the z it is given"),
+        ("return self.pi(z)", "return self.pi(z).sum(1)", "scores have shape"),
+        ('name = "imitate"', 'name = "imitate"; tuning = {"w": ("1",)}', "there is no option w"),
+        (
+            'name = "imitate"',
+            'name = "imitate"; tuning = {"weight": ("2", "1"), "train.lr": ("3e-4", "1e-3")}',
+            "does not begin with its default",
+        ),
+    ],
+)
+def test_what_a_base_does_wrong_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], right: str, wrong: str, sentence: str
+) -> None:
+    assert right in BASE
+    (tmp_path / "own.py").write_text(BASE.replace(right, wrong))
+    code, shown = run(tmp_path / "own.py", "Imitate", capsys)
+    assert code == 1, shown
+    assert sentence in shown
+
+
+def test_what_is_neither_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "own.py").write_text("class Pull: pass\n")
+    assert run(tmp_path / "own.py", "Pull", capsys)[0] == 2
+    assert cli.main(["check", "gsf-reward"]) == 2
+    assert "name its loss or its base alone" in " ".join(capsys.readouterr().err.split())
