@@ -321,11 +321,67 @@ def test_a_missing_target_sends_no_gradient():
     assert q.grad.tolist() == [[-2.0, 0.0], [0.0, 0.0]]  # d/dq (q - 1)^2 = 2 (0 - 1)
 
 
+def test_td_loss(array):
+    q, target = array([1.0, 2.0, 5.0]), array([2.0, 4.0, nan])
+    check(eq.td_loss(q, target, array([True, True, False])), (1 + 4) / 2, array)
+    check(eq.td_loss(q[:2], target[:2]), (1 + 4) / 2, array)
+    check(eq.td_loss(q, target, array([False] * 3)), 0.0, array)
+
+
 def test_bc_loss(array):
     # softmax (.75, .25) and (.5, .5): mean(-log .25, -log .5); argmax 0 is wrong, then right
     loss, info = eq.bc_loss(array([[math.log(3), 0.0], [0.0, 0.0]]), array([1, 0]))
     check(loss, math.log(8) / 2, array)
     check(info["accuracy"], 0.5, array)
+
+
+# Implicit Q-learning
+
+
+def test_expectile_loss(array):
+    # .8 * 2^2, .2 * 3^2, 0
+    check(eq.expectile_loss(array([2.0, -3.0, 0.0]), 0.8), [3.2, 1.8, 0.0], array)
+    check(eq.expectile_loss(array([[2.0], [-3.0]]), 0.5), [[2.0], [4.5]], array)
+
+
+def test_iql_value_loss(array):
+    # Q~ - V = 2, -3: mean(.8 * 4, .2 * 9)
+    check(eq.iql_value_loss(array([1.0, 3.0]), array([3.0, 0.0]), 0.8), 2.5, array)
+
+
+@pytest.mark.parametrize(("expectile", "expected"), [(0.5, 1.0), (0.75, 1.5), (0.9, 1.8)])
+def test_the_value_is_the_expectile_of_q(expectile, expected):
+    # Of 0 and 2, each as likely: e (2 - v) = (1 - e) v, so v = 2 e.
+    v = torch.tensor(0.0, dtype=torch.float64, requires_grad=True)
+    q = torch.tensor([0.0, 2.0], dtype=torch.float64)
+    for _ in range(200):
+        loss = eq.iql_value_loss(v.expand(2), q, expectile)
+        [slope] = torch.autograd.grad(loss, v)
+        v = (v - 0.5 * slope).detach().requires_grad_()
+    assert v.item() == pytest.approx(expected)
+
+
+def test_iql_policy_loss(array):
+    # -log softmax = log 4, log 2; weights e^{2 log 3 / 2} = 3 and e^{2 * 10} cut to 5
+    logits, action = array([[math.log(3), 0.0], [0.0, 0.0]]), array([1, 0])
+    advantage = array([math.log(3) / 2, 10.0])
+    loss, info = eq.iql_policy_loss(logits, action, advantage, 2.0, 5.0)
+    check(loss, (3 * math.log(4) + 5 * math.log(2)) / 2, array)
+    check(info["weight"], 4.0, array)
+    check(info["advantage"], (math.log(3) / 2 + 10) / 2, array)
+
+
+def test_iql_without_beta_is_behaviour_cloning_and_values_take_no_gradient_from_it():
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(6, 3, generator=generator, requires_grad=True)
+    action = torch.tensor([0, 1, 2, 0, 1, 2])
+    advantage = torch.full((6,), 1e9, requires_grad=True)
+    loss, _ = eq.iql_policy_loss(logits, action, advantage, 0.0, 100.0)
+    torch.testing.assert_close(loss, eq.bc_loss(logits, action)[0])
+    loss, _ = eq.iql_policy_loss(logits, action, advantage, 1.0, 100.0)
+    assert loss.isfinite()
+    loss.backward()
+    assert advantage.grad is None
 
 
 # Theorem 1

@@ -15,6 +15,7 @@ Glossary, used in the whole package:
     target_x              x of an EMA network, or a bootstrapped target
     gamma tau epsilon     discount; temperature; exploration rate or a tolerance (Theorem 1)
     alpha, rate           weight of CQL's conservative term (the paper's lambda); EMA step
+    expectile, beta       of IQL: how near V is to the best; how much the policy prefers it
 In shapes: n samples, T time steps, d components of a cumulant, m levels, A actions, K bins;
 `...` is any number of axes, the same ones wherever it appears.
 """
@@ -282,6 +283,14 @@ def td_target(
     return gvf_target(reward, next_q_target.gather(1, best)[:, 0], terminated, gamma)
 
 
+@_in(torch, q="n", target="n", mask="n")
+def td_loss(q: Array, target: Array, mask: Array = None) -> Array:
+    """E[(Q(o, a) - y)^2] over the rows that have a target at all (mask), 0 if none has.  [n]."""
+    mask = torch.ones_like(q, dtype=torch.bool) if mask is None else mask.bool()
+    error = q - torch.where(mask, target, q)
+    return (error**2).sum() / mask.sum().clamp(min=1)
+
+
 @_in(torch, q="n A", action="n", target="n", mask="n")
 def cql_loss(
     q: Array, action: Array, target: Array, alpha: float, mask: Array = None
@@ -292,9 +301,7 @@ def cql_loss(
     first expectation is over these, the second over all rows).
     """
     chosen = q.gather(1, action.long()[:, None])[:, 0]
-    mask = torch.ones_like(action, dtype=torch.bool) if mask is None else mask.bool()
-    error = chosen - torch.where(mask, target, chosen)
-    td = (error**2).sum() / mask.sum().clamp(min=1)
+    td = td_loss(chosen, target, mask)
     conservative = (q.logsumexp(1) - chosen).mean()
     info = {"td": td, "conservative": conservative, "q": chosen.mean()}
     return td + alpha * conservative, {name: x.detach() for name, x in info.items()}
@@ -305,6 +312,31 @@ def bc_loss(logits: Array, action: Array) -> tuple[Array, dict[str, Array]]:
     """l_BC = -E[log softmax(logits)_a].  logits [n, A], action [n] -> scalar, info."""
     accuracy = (logits.argmax(1) == action).to(logits.dtype).mean()
     return cross_entropy(logits, action.long()), {"accuracy": accuracy}
+
+
+# Implicit Q-learning (Kostrikov, Nair and Levine 2021), another agent under the auxiliary loss
+
+
+@_in(torch, error="...")
+def expectile_loss(error: Array, expectile: float) -> Array:
+    """L_2^e(u) = |e - 1[u < 0]| u^2, elementwise; e = 1/2 is half the square."""
+    return (expectile - (error < 0).to(error.dtype)).abs() * error**2
+
+
+@_in(torch, value="n", target_q="n")
+def iql_value_loss(value: Array, target_q: Array, expectile: float) -> Array:
+    """l_V = E[L_2^e(Q~(o, a) - V(o))]: near e = 1, V is Q~ of the best logged action.  [n]."""
+    return expectile_loss(target_q - value, expectile).mean()
+
+
+@_in(torch, logits="n A", action="n", advantage="n")
+def iql_policy_loss(
+    logits: Array, action: Array, advantage: Array, beta: float, max_weight: float
+) -> tuple[Array, dict[str, Array]]:
+    """l_pi = -E[min(exp(beta A), max_weight) log softmax(logits)_a].  [n, A], [n], [n]."""
+    weight = (beta * advantage.detach()).exp().clamp(max=max_weight)
+    nll = cross_entropy(logits, action.long(), reduction="none")
+    return (weight * nll).mean(), {"advantage": advantage.detach().mean(), "weight": weight.mean()}
 
 
 # Choice of the number of quantiles K

@@ -1,0 +1,85 @@
+"""IQL: values of the best logged actions, and the logged actions imitated the more the better.
+
+Kostrikov, Nair and Levine (2021), "Offline Reinforcement Learning with Implicit Q-Learning", with
+discrete actions. A = min_j Q~_j(f~(o), a) - V(z), and no action that was not logged is asked about:
+    L = E L_2^e(A) + sum_j E (Q_j(z,a) - y)^2 - E min(e^{beta A}, max_weight) log softmax(pi(z))_a
+    y = r + gamma (1 - terminated) V(f(o')),   j = 1, 2
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from gsf.core.errors import UserError
+from gsf.core.options import require_positive
+from gsf.equations import gvf_target, iql_policy_loss, iql_value_loss, td_loss
+from gsf.learn.bases import Base, Context, Info, Spec
+from gsf.nets.heads import Critic, head
+from gsf.nets.runtime import frozen_copy, update_target
+
+
+class IQL(Base):
+    name = "iql"
+    tuning: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "beta": ("3", "10"),
+        "train.lr": ("3e-4", "1e-3"),
+    }
+
+    @dataclass(frozen=True)
+    class Config:
+        expectile: float = 0.8
+        """e: 1/2 values the behaviour, near 1 the best logged actions. Authors: 0.7 to 0.9; 0.8 in
+        Mediratta et al. (2024) on offline Procgen."""
+        beta: float = 3.0
+        """How much better actions are preferred; 0 is behaviour cloning. Authors: 3 or 10."""
+        max_weight: float = 100.0
+        """No action weighs more in the policy's loss."""
+
+        def __post_init__(self) -> None:
+            require_positive(self, "max_weight")
+            if not 0 < self.expectile < 1 or self.beta < 0:
+                raise UserError("IQL's expectile must lie between 0 and 1, its beta not below 0.")
+
+    def __init__(self, config: Config, spec: Spec) -> None:
+        super().__init__(config, spec)
+        self.config, self.spec = config, spec
+        self.q = Critic(spec.n_actions, spec.head, spec.z_dim)
+        self.target_q = frozen_copy(self.q)
+        self.value = head(spec.z_dim, 1, spec.head)
+        self.pi = head(spec.z_dim, spec.n_actions, spec.head)
+
+    def forward(self, z: Tensor, context: Context) -> tuple[Tensor, Info]:
+        config, batch, action = self.config, context.batch, context.batch.action[:, None]
+        value: Tensor = self.value(z)[:, 0]
+        q1, q2 = (q.gather(1, action)[:, 0] for q in self.q(z))  # [n]
+        with torch.no_grad():
+            target_q = torch.minimum(*self.target_q(context.target_z)).gather(1, action)[:, 0]
+            next_value = self.value(context.next_z)[:, 0]
+            reward = self.spec.scaled(batch.reward)
+            y = gvf_target(reward, next_value, batch.terminated, self.spec.gamma)
+        # A cut episode's last step has no next observation, and its value is not 0: no target.
+        known = batch.has_next | batch.terminated
+        policy, info = iql_policy_loss(
+            self.pi(z), batch.action, target_q - value, config.beta, config.max_weight
+        )
+        terms = {
+            "value": iql_value_loss(value, target_q, config.expectile),
+            "td": td_loss(q1, y, known) + td_loss(q2, y, known),
+            "policy": policy,
+        }
+        info |= {
+            "q": (q1 + q2).detach().mean() / 2,
+            "target": (y * known).sum() / known.sum().clamp(min=1),
+        }
+        info |= {name: term.detach() for name, term in terms.items()}
+        return torch.stack(list(terms.values())).sum(), info
+
+    def scores(self, z: Tensor) -> Tensor:
+        logits: Tensor = self.pi(z)
+        return logits
+
+    def after_step(self, rate: float) -> None:
+        update_target(self.target_q, self.q, rate)

@@ -1,0 +1,134 @@
+"""IQL by hand, one transition at a time."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from gsf.core.errors import UserError
+from gsf.data.dataset import Dataset
+from gsf.learn import bases
+from gsf.learn.agent import Agent
+from gsf.learn.learner import AgentConfig, Learner
+
+IQL = bases.find("iql").value
+
+
+def make_learner(dataset: Dataset, **options: Any) -> Learner:
+    config = AgentConfig(method="iql", encoder="impala_small", base=IQL.Config(**options))
+    return Learner(config, dataset, np.random.default_rng(0))
+
+
+def plain_iql(learner: Learner, context: Any) -> dict[str, float]:
+    base: Any = learner.base
+    config, batch, spec = base.config, context.batch, base.spec
+    with torch.no_grad():
+        value = base.value(context.z).double()[:, 0]
+        next_value = base.value(learner.encoder(context.next_obs)).double()[:, 0]
+        q = [x.double() for x in base.q(context.z)]
+        target = [x.double() for x in base.target_q(learner.target_encoder(context.obs))]
+        log_pi = base.pi(context.z).double().log_softmax(1)
+    terms, n, n_td = {"value": 0.0, "td": 0.0, "policy": 0.0}, len(batch.action), 0
+    for i, a in enumerate(batch.action.tolist()):
+        advantage = float(min(target[0][i, a], target[1][i, a]) - value[i])
+        side = config.expectile if advantage >= 0 else 1 - config.expectile
+        terms["value"] += side * advantage**2 / n
+        weight = min(math.exp(config.beta * advantage), config.max_weight)
+        terms["policy"] -= weight * float(log_pi[i, a]) / n
+        y = min(max(float(batch.reward[i]) / spec.reward_scale, -10.0), 10.0)
+        if not batch.terminated[i]:
+            y += spec.gamma * float(next_value[i])
+        if batch.terminated[i] or batch.has_next[i]:
+            n_td += 1
+            terms["td"] += sum((float(x[i, a]) - y) ** 2 for x in q)
+    terms["td"] /= n_td
+    return terms
+
+
+def test_iql_is_the_formula(dataset: Dataset) -> None:
+    learner = make_learner(dataset, expectile=0.9, beta=2.0, max_weight=1.1)
+    base: Any = learner.base
+    with torch.no_grad():  # targets that are not the online networks; advantages of either sign
+        for p in learner.target_encoder.parameters():
+            p.mul_(0.8)
+        for p in base.target_q.parameters():
+            p.mul_(2.0)
+    rng = np.random.default_rng(0)
+    context = learner._context(dataset.sample(64, rng), rng)
+    assert (~context.batch.has_next & ~context.batch.terminated).any()
+    loss, info = base(context.z, context)
+    expected = plain_iql(learner, context)
+    for name, value in expected.items():
+        assert float(info[name]) == pytest.approx(value, rel=1e-5)
+    assert loss.item() == pytest.approx(sum(expected.values()), rel=1e-5)
+    torch.testing.assert_close(context.scores, base.pi(context.z).detach())
+
+
+def test_the_policy_trains_neither_values_nor_critics(dataset: Dataset) -> None:
+    learner = make_learner(dataset)
+    base: Any = learner.base
+    rng = np.random.default_rng(0)
+    context = learner._context(dataset.sample(16, rng), rng)
+    # dL/dV = 2/n |e - 1[A < 0]| A: nothing of the policy's term, whatever beta is.
+    slopes = []
+    for beta in (0.0, 50.0):
+        base.config = IQL.Config(beta=beta)
+        base.zero_grad()
+        base(context.z.detach(), context)[0].backward()
+        slopes.append([p.grad.clone() for x in (base.value, base.q) for p in x.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(*slopes, strict=True))
+
+
+def test_cut_ends_have_no_td_error(dataset: Dataset) -> None:
+    learner = make_learner(dataset)
+    ends = np.flatnonzero(~dataset.has_next & ~dataset.terminated)
+    info = learner.update(dataset.gather(ends), np.random.default_rng(0))
+    assert float(info["iql/td"]) == 0
+    assert float(info["iql/policy"]) > 0
+
+
+def test_targets_follow_by_the_rate(dataset: Dataset) -> None:
+    learner = make_learner(dataset)
+    base: Any = learner.base
+    before = [p.clone() for p in base.target_q.parameters()]
+    rng = np.random.default_rng(0)
+    learner.update(dataset.sample(16, rng), rng)
+    for old, new, target in zip(
+        before, base.q.parameters(), base.target_q.parameters(), strict=True
+    ):
+        torch.testing.assert_close(target, 0.995 * old + 0.005 * new)
+
+
+def test_it_imitates_what_can_be_seen_and_prefers_what_pays(dataset: Dataset) -> None:
+    learner = make_learner(dataset)
+    rng = np.random.default_rng(0)
+    for _ in range(120):
+        learner.update(dataset.sample(32, rng), rng)
+    agent = Agent(learner.encoder, learner.base, dataset.obs_shape, dataset.n_actions, "iql", 0)
+    actions = agent.act(dataset.observations(np.arange(len(dataset))).numpy())
+    assert np.mean(actions == dataset.action) > 0.8
+
+    # One state, action 0 pays 0 and action 1 pays 1, each logged as often: BC tosses a coin.
+    paid = Dataset.open(dataset.path)
+    paid.obs = np.zeros_like(paid.obs)
+    paid.action = (np.arange(len(paid)) % 2).astype(paid.action.dtype)
+    paid.reward = paid.action.astype(np.float32)
+    paid.terminated, paid.has_next = np.ones(len(paid), bool), np.zeros(len(paid), bool)
+    learner = make_learner(paid)
+    for p in learner.optimizers["rl"].param_groups:
+        p["lr"] = 3e-3
+    for _ in range(150):
+        learner.update(paid.sample(32, rng), rng)
+        learner.base.after_step(0.2)  # not a matter of how fast targets follow
+    logits = Agent(learner.encoder, learner.base, paid.obs_shape, 3, "iql", 0).scores(paid.obs[:1])
+    assert logits[0, 1] - logits[0, 0] > 1
+
+
+@pytest.mark.parametrize(
+    "options", [{"expectile": 0.0}, {"expectile": 1.0}, {"beta": -1.0}, {"max_weight": 0.0}]
+)
+def test_bad_options(options: dict[str, float]) -> None:
+    with pytest.raises(UserError, match=r"must (lie|be positive)"):
+        IQL.Config(**options)
