@@ -8,11 +8,13 @@ import importlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import tyro
 from rich.markup import escape
 
+from gsf.core import registry
 from gsf.core.errors import UserError
 from gsf.core.logs import console
 from gsf.core.presets import PRESETS, preset_values
@@ -102,6 +104,10 @@ def _dispatch(argv: list[str]) -> int:
             return 0 if argv else 2
         wrong = " ".join(argv[:2]) if group else name
         raise UserError(f"unknown verb {wrong!r}; `gsf --help` lists them.")
+    rest, code = _take_option(rest, "--code", "a Python file")
+    while code is not None:
+        registry.allow([Path(code)])
+        rest, code = _take_option(rest, "--code", "a Python file")
     verb = VERBS[name]
     module = importlib.import_module(f"gsf.{verb.module}")
     getattr(module, verb.function)(_parse(name, getattr(module, verb.config), rest))
@@ -110,7 +116,7 @@ def _dispatch(argv: list[str]) -> int:
 
 def _parse(name: str, config: Any, argv: list[str]) -> Any:
     """tyro reads the options; --preset comes first because it sets their defaults."""
-    argv, preset = _take_option(argv, "--preset")
+    argv, preset = _take_option(argv, "--preset", f"one of {', '.join(PRESETS)}")
     if preset and not any(name in verbs for verbs in PRESETS.values()):
         raise UserError(f"gsf {name} has no presets; leave --preset out.")
     if hasattr(config, "for_command_line"):  # options that depend on another option
@@ -136,14 +142,14 @@ def _defaults(config: Any, chosen: dict[str, Any]) -> Any:
     return instance
 
 
-def _take_option(argv: list[str], option: str) -> tuple[list[str], str | None]:
+def _take_option(argv: list[str], option: str, what: str) -> tuple[list[str], str | None]:
     """argv without `option VALUE` (or `option=VALUE`), and the value."""
     for at, word in enumerate(argv):
         if word.startswith(f"{option}="):
             return argv[:at] + argv[at + 1 :], word.split("=", 1)[1]
         if word == option:
             if at + 1 == len(argv):
-                raise UserError(f"{option} needs a value; choose one of {', '.join(PRESETS)}.")
+                raise UserError(f"{option} needs a value: {what}.")
             return argv[:at] + argv[at + 2 :], argv[at + 1]
     return argv, None
 
@@ -155,6 +161,7 @@ def _print_help(names: list[str]) -> None:
     print(
         "\nThe line of work: collect -> materialise -> fit -> label -> train -> evaluate -> report;"
     )
+    print("Agents trained with code of your own act again where you name it: --code FILE.")
     print("`gsf run --preset laptop` does all of it on a shipped recording in minutes.")
 
 

@@ -1,5 +1,6 @@
 """Every loss on every base, the released settings, and a new loss in one new file."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -136,9 +137,10 @@ def test_a_name_is_a_base_a_loss_and_a_cumulant(
     method = methods.find(spec)
     assert (method.spec, method.name, method.base.spec) == (spec, name, base)
     assert (method.loss and method.loss.spec) == loss
-    assert (method.cumulant and method.cumulant.spec) == cumulant
+    assert method.cumulant == cumulant
     files = {"base": base, "loss": loss or ""}
     assert set(method.identity()) == {role for role, x in files.items() if ".py:" in x}
+    assert methods.find_all([spec]) == [method]
     if loss is not None:
         assert methods.find(spec, "my_base.py:Mine").base.name == "imitate"
 
@@ -150,7 +152,6 @@ def test_a_name_is_a_base_a_loss_and_a_cumulant(
         ("dqn", "unknown method 'dqn'; .*gsf-<cumulant>"),
         ("gsf", "'gsf' needs labels: say of which cumulant, as in gsf-reward"),
         ("gsf-", "needs labels"),
-        ("gsf-rewrd", "unknown cumulant 'rewrd'"),
         ("cql-reward", "cql is a base and takes no cumulant"),
         ("curl-reward", "curl needs no labels, so it takes no cumulant"),
         ("missing.py:Mine", "no Python file missing.py"),
@@ -171,6 +172,8 @@ def test_two_methods_of_one_name_are_refused(own: Path) -> None:
         "bc",
         "tiny",
     ]
+    with pytest.raises(UserError, match="unknown cumulant 'rewrd'"):
+        methods.find_all(["bc", "gsf-rewrd"])
     (own / "taken.py").write_text((own / "my-loss.py").read_text().replace('"tiny"', '"curl"'))
     with pytest.raises(UserError, match="'curl' is an auxiliary loss of gsf"):
         methods.find("taken.py:Shrink")
@@ -218,6 +221,8 @@ def test_labels_of_ones_own_cumulant(own: Path, dataset: Dataset) -> None:
     )
     manifest = json.loads((train(config) / "manifest.json").read_text())
     assert manifest["method"] == "gsf-danger"
+    again = dataclasses.replace(config, method="gsf-danger", out=own / "again")
+    assert train(again).is_dir()  # whoever has labels needs no code
 
 
 def test_acting_needs_neither_gvfs_nor_suites() -> None:

@@ -89,7 +89,7 @@ def _stages(config: BenchCostConfig, home: Path) -> dict[str, tuple[float, float
     """stage -> (operations, frames of Procgen) of all its runs."""
     run = RunConfig(preset=config.size)
     compared = methods.find_all(config.methods)
-    cumulants = {method.cumulant.name for method in compared if method.cumulant}
+    cumulants = {method.cumulant for method in compared if method.cumulant}
     on_gpu = {**PUBLISHED, **preset_values("collect", config.size)}
     collected = CollectConfig(game="coinrun", **on_gpu)
     fitted = run.stage("fit", dataset=Path(), out=Path())

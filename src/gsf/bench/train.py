@@ -171,13 +171,13 @@ def training_step(
 
 
 def labels_of(home: Path, method: str) -> Path | None:
-    cumulant = methods.find(method).cumulant
-    if cumulant is None:
+    found = methods.find(method)
+    if found.cumulant is None:
         return None
-    gvf, out = home / f"gvf-{cumulant.name}", home / f"labels-{cumulant.name}"
+    gvf, out = home / f"gvf-{found.labels_of}", home / f"labels-{found.labels_of}"
     if not out.exists():
-        data, spec = home / "dataset", cumulant.spec
-        fit(FitConfig(data, gvf, cumulant=spec, diagnose=False, allow_small_levels=True))
+        data, cumulant = home / "dataset", found.cumulant
+        fit(FitConfig(data, gvf, cumulant=cumulant, diagnose=False, allow_small_levels=True))
         label(LabelConfig(gvf, out, allow_small_levels=True))
     return out
 

@@ -15,7 +15,6 @@ from typing import Any
 from gsf.core.errors import UserError
 from gsf.core.registry import Found
 from gsf.gvf import cumulants
-from gsf.gvf.cumulants import Cumulant
 from gsf.learn import bases, losses
 from gsf.learn.bases import Base
 from gsf.learn.losses import AuxiliaryLoss
@@ -32,7 +31,12 @@ class Method:
     name: str  # short, in tables and directories
     base: Found[type[Base]]
     loss: Found[type[AuxiliaryLoss]] | None = None
-    cumulant: Found[Cumulant] | None = None  # whose labels the loss needs
+    cumulant: str | None = None  # whose labels the loss needs, as the user wrote it
+
+    @property
+    def labels_of(self) -> str | None:
+        """The cumulant's own name, which its labels bear."""
+        return self.cumulant and self.cumulant.rpartition(":")[2]
 
     @property
     def parts(self) -> dict[str, Found[Any]]:
@@ -45,7 +49,10 @@ class Method:
 
 
 def find(spec: str, on: str | None = None) -> Method:
-    """The method a user calls `spec`, a loss being added to the base `on`."""
+    """The method a user calls `spec`, a loss being added to the base `on`.
+
+    The cumulant is only named: whoever has its labels needs no code of it.
+    """
     thing, cumulant = _split(spec)
     if bases.REGISTRY.owns(thing):
         if cumulant is not None:
@@ -62,18 +69,17 @@ def find(spec: str, on: str | None = None) -> Method:
     if not cumulant:
         some = f"{thing}-{cumulants.names()[0]}"
         raise UserError(f"method {spec!r} needs labels: say of which cumulant, as in {some}.")
-    found = _cumulant(cumulant)
-    return Method(spec, f"{loss.name}-{found.name}", bases.find(on or ON), loss, found)
+    name = f"{loss.name}-{cumulant.rpartition(':')[2]}"
+    return Method(spec, name, bases.find(on or ON), loss, cumulant)
 
 
 def find_all(specs: Sequence[str], on: str | None = None) -> list[Method]:
-    """Methods to compare: `all` for every one; two that a table could not tell apart are refused.
-
-    Where `on` is one of the methods it is that base alone.
-    """
+    """Methods to compare, cumulants too; `all` for every one. Two of one name are refused."""
     found: dict[str, Method] = {}
     for spec in all_methods() if tuple(specs) == ("all",) else specs:
-        method = find(spec, None if bases.REGISTRY.owns(spec) else on)
+        method = find(spec, None if bases.REGISTRY.owns(_split(spec)[0]) else on)
+        if method.cumulant is not None:
+            cumulants.find(method.cumulant)
         known = found.setdefault(method.name, method)
         if known.spec != spec:
             raise UserError(f"{known.spec} and {spec} are both called {method.name}; rename one.")
@@ -94,11 +100,6 @@ def _split(spec: str) -> tuple[str, str | None]:
         f"unknown method {spec!r}; {meant}There are {', '.join(method_names())}, or your own as "
         "file.py:Name."
     )
-
-
-def _cumulant(spec: str) -> Found[Cumulant]:
-    found = cumulants.find(spec)
-    return Found(spec, found.name, found)
 
 
 def method_names() -> list[str]:

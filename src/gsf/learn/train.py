@@ -125,7 +125,7 @@ def _inputs(config: TrainConfig, dataset: Dataset) -> dict[str, str]:
         return inputs
     if method.cumulant is None:
         raise UserError(f"method {method.name} uses no labels; leave --labels out.")
-    found, wanted = load_labels(config.labels, dataset).cumulant, method.cumulant.name
+    found, wanted = load_labels(config.labels, dataset).cumulant, method.labels_of
     if found != wanted:
         raise UserError(
             f"method {method.name} needs labels of {wanted}, but {config.labels} has labels of "

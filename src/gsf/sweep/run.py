@@ -30,6 +30,7 @@ from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.data.recording import SHIPPED, Recording, list_shipped
 from gsf.evaluation.evaluate import EvaluateConfig, evaluate
 from gsf.evaluation.rows import MODES
+from gsf.gvf import cumulants
 from gsf.gvf.fit import FitConfig, fit
 from gsf.gvf.label import LabelConfig, label
 from gsf.learn import bases, losses, methods
@@ -168,14 +169,14 @@ class Job:
     @property
     def _fit(self) -> FitConfig | None:
         """The fit whose labels the method needs: one for all seeds, unless chance has a part."""
-        cumulant = self._find().cumulant
-        if cumulant is None:
+        method = self._find()
+        if method.cumulant is None:
             return None
         fitted: FitConfig = self.config.stage("fit", dataset=self.home / "dataset", out=Path())
-        by_chance = fitted.estimator == "td" or cumulant.value.random
+        by_chance = fitted.estimator == "td" or cumulants.find(method.cumulant).random
         seed, ending = (self.seed, f"-seed{self.seed}") if by_chance else (0, "")
-        name = f"gvf-{cumulant.name}-{fitted.estimator}{ending}"
-        return replace(fitted, cumulant=cumulant.spec, seed=seed, out=self.home / name)
+        name = f"gvf-{method.labels_of}-{fitted.estimator}{ending}"
+        return replace(fitted, cumulant=method.cumulant, seed=seed, out=self.home / name)
 
     @property
     def fitted(self) -> Path | None:
