@@ -198,7 +198,7 @@ def test_an_agent_with_code_of_a_file_acts_only_where_the_file_was_named(
     alone = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
-    assert "if you trust it, name the file again with --code" in alone.stderr
+    assert "if you trust it, name the file, as it was, with --code" in alone.stderr
     code = "from gsf.core.registry import allow; from pathlib import Path; "
     code += "allow([Path('my_base.py')]); from gsf.learn.agent import load_agent; "
     code += f"load_agent({str(out)!r})"

@@ -91,9 +91,9 @@ class Registry(Generic[T]):
         if not _FILE.fullmatch(spec):
             return self.find(spec)
         name = spec.rpartition(":")[2]
-        if code not in _named:
+        if code not in _named or digest_file(_named[code]) != code:
             raise UserError(
-                f"{spec} is code of a file; if you trust it, name the file again with --code."
+                f"{spec} is code of a file; if you trust it, name the file, as it was, with --code."
             )
         return self._from_file(spec, _named[code], name)
 
