@@ -34,6 +34,7 @@ from gsf.core.stage import Identity
 from gsf.core.version import __version__
 from gsf.data.recording import Recorder, Recording, play
 from gsf.equations import epsilon_schedule
+from gsf.nets import encoders
 from gsf.nets.runtime import keep_freed_memory
 from gsf.suites.procgen import (
     Difficulty,
@@ -111,7 +112,7 @@ class CollectConfig(PPOConfig):
     def identity(self, policy: BehaviourPolicy | None) -> Identity:
         """Of the directory: a policy that is trained here, or a recording of another's play."""
         if policy is None and not self.random:
-            return Identity.of("policy", self, {})
+            return Identity.of("policy", self, encoders.find(self.encoder).identity("encoder"))
         inputs = {} if policy is None else {"policy": policy.provenance["digest"]}
         return Identity.of("recording", self, inputs)
 
@@ -210,6 +211,7 @@ def _train(config: CollectConfig, identity: Identity, out: Path) -> BehaviourPol
         "return": ppo.mean_return,
         "gsf": __version__,
         "config": identity.options,
+        **encoders.find(config.encoder).identity("encoder_code"),
     }
     return save_policy(out / POLICY, ppo.net, facts)
 

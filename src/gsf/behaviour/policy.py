@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from gsf.behaviour.ppo import ActorCritic
 from gsf.core.errors import UserError
 from gsf.core.files import digest, load_checkpoint, save_checkpoint
+from gsf.nets import encoders
 from gsf.nets.runtime import pick_device
 from gsf.suites.procgen import N_ACTIONS, distinct_actions
 
@@ -74,7 +75,8 @@ def load_policy(path: Path | str, device: str = "cpu") -> BehaviourPolicy:
     provenance = json.loads(state["provenance"])
     provenance.setdefault("difficulty", provenance.pop("mode", "easy"))  # its name in older files
     ids = action_ids(provenance["game"], provenance.get("actions", "all"))
-    net = ActorCritic(provenance["encoder"], len(ids))
+    encoder = encoders.find_again(provenance["encoder"], provenance.get("encoder_code"))
+    net = ActorCritic(encoder.value, len(ids))
     net.load_state_dict(state["net"])
     if _weights_digest(net) != provenance["digest"]:
         raise UserError(f"{path} is damaged: its weights fail their checksum; get it again.")

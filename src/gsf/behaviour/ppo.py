@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from gsf.core.errors import UserError
 from gsf.core.logs import console
 from gsf.core.options import Incidental, require_positive
-from gsf.nets.encoders import Z_DIM, ConvTrunk, EncoderKind
+from gsf.nets import encoders
+from gsf.nets.encoders import Z_DIM, Architecture, ConvTrunk
 from gsf.nets.runtime import pick_device, seeded
 from gsf.suites.procgen import OBS_SHAPE, ProcgenVectorEnv
 
@@ -37,8 +38,9 @@ def _by_machine() -> dict[str, Any]:
 class PPOConfig:
     """How PPO learns: by default as published, without a GPU as led by the clock in most games."""
 
-    encoder: EncoderKind = field(default_factory=lambda: _by_machine()["encoder"])
-    """Network: impala (default with a GPU), impala_small, or nature (default without)."""
+    encoder: str = field(default_factory=lambda: _by_machine()["encoder"])
+    """Network: impala (default with a GPU), impala_small, nature (default without), or your own as
+    file.py:name (docs/extending.md)."""
     n_envs: int = 64
     """Games played at once, in training and in recording."""
     n_steps: int = field(default_factory=lambda: _by_machine()["n_steps"])
@@ -177,15 +179,16 @@ class RewardScaler:
 class ActorCritic(nn.Module):
     """obs uint8 [n,H,W,C] -> logits [n,A] and value [n], both linear in the trunk's features."""
 
-    def __init__(self, encoder: EncoderKind, n_actions: int) -> None:
+    def __init__(self, encoder: str | Architecture, n_actions: int) -> None:
         super().__init__()
+        encoder = encoders.find(encoder).value if isinstance(encoder, str) else encoder
         self.trunk = ConvTrunk(OBS_SHAPE, encoder)
         self.policy = nn.Linear(Z_DIM, n_actions)
         self.value = nn.Linear(Z_DIM, 1)
-        residual = encoder != "nature"  # orthogonal weights would double along residual blocks
+        gain = 2**0.5 if encoder.orthogonal else None
         for layer in self.trunk.modules():
             if isinstance(layer, nn.Conv2d | nn.Linear):
-                _initialise(layer, None if residual else 2**0.5)
+                _initialise(layer, gain)
         _initialise(self.policy, 0.01)  # the first policy is close to uniform
         _initialise(self.value, 1.0)
 
@@ -200,8 +203,8 @@ def _initialise(layer: nn.Conv2d | nn.Linear, gain: float | None) -> None:
     weight = torch.empty(layer.weight.shape)  # orthogonal_ wants another layout than channels_last
     drawn = nn.init.xavier_uniform_(weight) if gain is None else nn.init.orthogonal_(weight, gain)
     layer.weight.copy_(drawn)
-    assert layer.bias is not None
-    layer.bias.zero_()
+    if layer.bias is not None:
+        layer.bias.zero_()
 
 
 class PPO:

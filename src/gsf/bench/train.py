@@ -25,7 +25,7 @@ from gsf.gvf.fit import FitConfig, fit
 from gsf.gvf.label import LabelConfig, label
 from gsf.learn import methods
 from gsf.learn.learner import AgentConfig, Learner
-from gsf.nets.encoders import ConvTrunk, EncoderKind
+from gsf.nets.encoders import ConvTrunk
 from gsf.nets.runtime import keep_freed_memory
 
 SECONDS_OF_MATMUL = 1.0
@@ -35,9 +35,9 @@ SECONDS_OF_MATMUL = 1.0
 class BenchTrainConfig:
     """Measure one training step: our layout against plain NCHW, every method against CQL."""
 
-    encoder: EncoderKind = "impala"
+    encoder: str = "impala"
     """Encoder of the comparison with plain NCHW."""
-    methods_encoder: EncoderKind = "impala_small"
+    methods_encoder: str = "impala_small"
     """Encoder of the comparison of methods."""
     batch: int = 256
     """Transitions per step."""
@@ -129,7 +129,7 @@ def take_turns(steps: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str,
 class PlainTrunk(ConvTrunk):
     """What most code does: images copied to NCHW, weights in torch's default layout."""
 
-    def __init__(self, obs_shape: tuple[int, ...], kind: EncoderKind) -> None:
+    def __init__(self, obs_shape: tuple[int, ...], kind: str) -> None:
         super().__init__(obs_shape, kind)
         self.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
 
@@ -140,7 +140,7 @@ class PlainTrunk(ConvTrunk):
 def _step(
     dataset: Dataset,
     method: str,
-    encoder: EncoderKind,
+    encoder: str,
     batch: int,
     labels: Path | None = None,
     plain: bool = False,
@@ -204,7 +204,7 @@ def _peak_megabytes(
 
 
 def _three_steps(
-    dataset: Path, method: str, encoder: EncoderKind, batch: int, labels: Path | None
+    dataset: Path, method: str, encoder: str, batch: int, labels: Path | None
 ) -> float:
     step = _step(Dataset.open(dataset), method, encoder, batch, labels)
     for _ in range(3):

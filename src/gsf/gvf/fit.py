@@ -29,7 +29,7 @@ from gsf.gvf.cumulants import Cumulant, Rank
 from gsf.gvf.diagnostics import diagnose, table
 from gsf.gvf.levels import check_known_levels, check_levels
 from gsf.gvf.monte_carlo import monte_carlo
-from gsf.nets.encoders import EncoderKind
+from gsf.nets import encoders
 
 Array = npt.NDArray[Any]
 
@@ -62,8 +62,8 @@ class FitConfig:
     """td: Adam's learning rate."""
     target_rate: float = 0.005
     """td: how far the target network moves in each step."""
-    encoder: EncoderKind = "impala_small"
-    """td: the GVF's own encoder f'."""
+    encoder: str = "impala_small"
+    """td: the GVF's own encoder f': impala, impala_small, nature, or your own as file.py:name."""
     q: bool = False
     """td: SARSA, one output per action, ranked at the logged one (the paper's table), not V; for
     cumulants of one component only."""
@@ -109,6 +109,10 @@ def fit(config: FitConfig) -> Path:
         return compare(dataset, config)
     cumulant = cumulants.find(config.cumulant)
     inputs = {"dataset": dataset.digest, **cumulant.identity()}
+    if config.estimator == "td":
+        encoder = encoders.find(config.encoder)
+        encoder.value.convolutions(dataset.obs_shape)  # refuses images before anything is computed
+        inputs |= encoder.identity("encoder")
     if config.bootstrap:
         inputs["bootstrap"] = read_manifest(config.bootstrap, "gvf")["digest"]
     identity = Identity.of("gvf", config, inputs)

@@ -2,7 +2,7 @@
 
 Own encoder f', layers 256-256, and one linear chunk per level, of which only the sample's own is
 computed. PopArt keeps every level's and component's targets at the same scale. With `q` a chunk
-holds one GVF per action (SARSA), else one. Used by the stage `gsf fit` (gvf.py).
+holds one GVF per action (SARSA), else one. Used by the stage `gsf fit` (fit.py).
 """
 
 import contextlib
@@ -30,8 +30,9 @@ from gsf.equations import (
     popart_rescale,
     popart_statistics,
 )
+from gsf.nets import encoders
 from gsf.nets.augment import random_crop
-from gsf.nets.encoders import Z_DIM, Encoder, EncoderKind
+from gsf.nets.encoders import Z_DIM, Architecture, Encoder
 from gsf.nets.runtime import keep_freed_memory, seeded
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class GVFNet(nn.Module):
     """obs [n,H,W,C], level [n], slot [n] -> normalised G of that level [n,d]."""
 
     def __init__(
-        self, obs_shape: tuple[int, ...], kind: EncoderKind, n_levels: int, n_slots: int, d: int
+        self, obs_shape: tuple[int, ...], kind: Architecture, n_levels: int, n_slots: int, d: int
     ) -> None:
         super().__init__()
         self.encoder = Encoder(obs_shape, kind)
@@ -139,7 +140,7 @@ class TDLearner:
         with seeded(self.rng):
             self.online = GVFNet(
                 tuple(shape["obs_shape"]),
-                shape["encoder"],
+                encoders.find_again(shape["encoder"], shape.get("code")).value,
                 len(shape["levels"]),
                 shape["n_slots"],
                 shape["d"],
@@ -242,6 +243,7 @@ def learn(dataset: Dataset, cumulants: Array, config: "FitConfig", out: Path) ->
     shape = {
         "obs_shape": list(dataset.obs_shape),
         "encoder": config.encoder,
+        "code": encoders.find(config.encoder).code,
         "levels": list(dataset.levels),
         "n_slots": dataset.n_actions if q else 1,
         "d": cumulants.shape[1],

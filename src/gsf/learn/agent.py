@@ -14,6 +14,7 @@ from gsf.core.options import from_json
 from gsf.core.stage import read_manifest
 from gsf.learn import bases
 from gsf.learn.context import Spec
+from gsf.nets import encoders
 from gsf.nets.acting import Mode, sample
 from gsf.nets.encoders import Encoder
 
@@ -88,7 +89,8 @@ def load_agent(run: Path | str, step: int | None = None, device: str = "cpu") ->
         reward_scale=manifest["reward_scale"],
     )
     kind = bases.find_again(config["on"], manifest["inputs"].get("base")).value
-    encoder = Encoder(spec.obs_shape, config["encoder"])
+    found = encoders.find_again(config["encoder"], manifest["inputs"].get("encoder"))
+    encoder = Encoder(spec.obs_shape, found.value)
     base = kind(from_json(kind.Config, config["base"]), spec)
     encoder.load_state_dict(state["encoder"])
     base.load_state_dict(state["base"])

@@ -23,8 +23,9 @@ from gsf.learn import methods
 from gsf.learn.context import Context, Info, Spec
 from gsf.learn.losses import AuxiliaryLoss
 from gsf.learn.methods import Method
+from gsf.nets import encoders
 from gsf.nets.augment import random_crop
-from gsf.nets.encoders import Encoder, EncoderKind
+from gsf.nets.encoders import Encoder
 from gsf.nets.heads import HeadKind
 from gsf.nets.runtime import frozen_copy, seeded, update_target
 
@@ -40,8 +41,9 @@ class AgentConfig:
     your own as file.py:Name."""
     on: str | None = None
     """The base that an auxiliary loss is added to. Default: cql."""
-    encoder: EncoderKind = "impala"
-    """impala (the paper's), impala_small (about 4x faster on a CPU) or nature."""
+    encoder: str = "impala"
+    """impala (the paper's), impala_small (about 4x faster on a CPU), nature, or your own as
+    file.py:name (docs/extending.md)."""
     head: HeadKind = "mlp"
     """The base's heads: layers of 256-256-|A| on z, or linear as in the paper's text."""
     gamma: float = 0.99
@@ -72,6 +74,7 @@ class AgentConfig:
 
     def resolved(self) -> Self:
         """With every default that depends on another option filled in, and checked."""
+        encoders.find(self.encoder)
         method, stop = self.find_method(), self.stop_gradient
         base = _options(self.base, method.base.value.Config, f"base {method.base.name}", "base.")
         loss = None

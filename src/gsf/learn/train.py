@@ -27,6 +27,7 @@ from gsf.gvf.labels import load_labels
 from gsf.learn import methods
 from gsf.learn.agent import load_run_checkpoint
 from gsf.learn.learner import AgentConfig, Learner
+from gsf.nets import encoders
 from gsf.nets.runtime import keep_freed_memory, pick_device
 
 DIVERGED = 1e6  # a loss beyond this never came back
@@ -92,7 +93,8 @@ class TrainConfig(AgentConfig):
 def train(config: TrainConfig) -> Path:
     config = config.resolved()
     dataset = Dataset.open(config.dataset)
-    identity = Identity.of("run", config, _inputs(config, dataset))
+    encoder = encoders.find(config.encoder).identity("encoder")
+    identity = Identity.of("run", config, _inputs(config, dataset) | encoder)
     if identity.is_done(config.out):
         console.print(f"{config.out} is done already.", soft_wrap=True)
         return config.out

@@ -1,6 +1,6 @@
-import subprocess
-import sys
-from collections.abc import Callable
+"""Every encoder of the folder, and one from a user's file through fit, train and acting."""
+
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gsf.core import registry
 from gsf.core.errors import UserError
-from gsf.equations import ema
-from gsf.nets.encoders import Encoder, EncoderKind, pixel_unshuffle
-from gsf.nets.heads import Critic, Projection, head, mlp
-from gsf.nets.runtime import frozen_copy, seeded, update_target
+from gsf.gvf import td
+from gsf.gvf.fit import FitConfig, fit
+from gsf.learn.agent import load_agent
+from gsf.learn.train import TrainConfig, train
+from gsf.nets import encoders
+from gsf.nets.encoders import Encoder, pixel_unshuffle
+from gsf.nets.runtime import seeded
 
 
 def images(n: int, *shape: int) -> Tensor:
@@ -23,7 +27,7 @@ def images(n: int, *shape: int) -> Tensor:
 
 
 def plain_forward(encoder: Encoder, image: Tensor) -> Tensor:
-    """The spec's network on NCHW floats, spelled out, with the encoder's own weights."""
+    """The paper's network on NCHW floats, spelled out, with the encoder's own weights."""
 
     def conv(layer: Any, x: Tensor) -> Tensor:
         return functional.conv2d(x, layer.weight.contiguous(), layer.bias, padding=1)
@@ -39,7 +43,7 @@ def plain_forward(encoder: Encoder, image: Tensor) -> Tensor:
     return torch.tanh(norm(fc2(fc1(x))))
 
 
-def test_impala_is_the_network_of_the_spec_and_so_are_its_gradients() -> None:
+def test_impala_is_the_network_of_the_paper_and_so_are_its_gradients() -> None:
     obs = images(3, 16, 12, 3)
     with seeded(np.random.default_rng(0)):
         encoder = Encoder((16, 12, 3), "impala").double()
@@ -77,9 +81,9 @@ def test_pixel_unshuffle_by_hand() -> None:
     assert out.tolist() == [[[[1, 2, 4, 5], [3, 0, 6, 0]]]]
 
 
-@pytest.mark.parametrize("kind", ["impala", "impala_small", "nature"])
+@pytest.mark.parametrize("kind", encoders.names())
 @pytest.mark.parametrize("shape", [(64, 64, 3), (41, 36, 1), (37, 50, 4)])
-def test_any_image_size(kind: EncoderKind, shape: tuple[int, ...]) -> None:
+def test_any_image_size(kind: str, shape: tuple[int, ...]) -> None:
     encoder = Encoder(shape, kind)
     obs = images(2, *shape)
     z = encoder(obs)
@@ -91,7 +95,7 @@ def test_any_image_size(kind: EncoderKind, shape: tuple[int, ...]) -> None:
 
 def test_tiny_images_and_what_nature_cannot_do() -> None:
     for kind in ("impala", "impala_small"):
-        assert Encoder((1, 3, 1), kind)(images(2, 1, 3, 1)).shape == (2, 256)  # type: ignore[arg-type]
+        assert Encoder((1, 3, 1), kind)(images(2, 1, 3, 1)).shape == (2, 256)
     with pytest.raises(UserError, match="36x36"):
         Encoder((35, 64, 3), "nature")
 
@@ -120,7 +124,7 @@ class Copies(TorchDispatchMode):
         ("nature", ["_to_copy"]),
     ],
 )
-def test_no_layout_copies_from_disk_to_loss(kind: EncoderKind, expected: list[str]) -> None:
+def test_no_layout_copies_from_disk_to_loss(kind: str, expected: list[str]) -> None:
     encoder = Encoder((64, 64, 3), kind)
     seen: list[Tensor] = []
     convs = [module for module in encoder.modules() if isinstance(module, nn.Conv2d)]
@@ -149,68 +153,84 @@ def test_the_first_conv_sees_the_bytes_of_the_disk_in_their_order() -> None:
     torch.testing.assert_close(in_storage_order, obs.flatten() / 255)
 
 
-def test_seeded_draws_from_the_rng_and_leaves_torch_alone() -> None:
-    def make(seed: int) -> Tensor:
-        with seeded(np.random.default_rng(seed)):
-            return mlp(4, 2)[0].weight
+OWN = """
+from torch import nn
 
-    before = torch.get_rng_state()
-    assert torch.equal(make(0), make(0))
-    assert not torch.equal(make(0), make(1))
-    assert torch.equal(before, torch.get_rng_state())
+from gsf.nets.encoders import encoder
 
 
-@pytest.mark.parametrize(
-    ("make", "n_linear"),
-    [(lambda: mlp(256, 5), 3), (lambda: Projection(256, 5), 2), (lambda: head(256, 5, "mlp"), 3)],
-)
-def test_heads_have_their_layers(make: Callable[[], nn.Module], n_linear: int) -> None:
-    made = make()
-    layers = [m for m in made.modules() if isinstance(m, nn.Linear)]
-    assert [m.out_features for m in layers] == [256] * (n_linear - 1) + [5]
-    assert sum(isinstance(m, nn.ReLU) for m in made.modules()) == n_linear - 1
-    assert made(torch.zeros(2, 256)).shape == (2, 5)
+@encoder(min_size=8)
+def flat(shape):
+    return nn.Sequential(nn.Conv2d(shape[2], 4, 4, stride=4), nn.Flatten(), nn.Sigmoid())
+"""
 
 
-def test_critics_are_two_and_differ() -> None:
-    z = torch.randn(4, 256, generator=torch.Generator().manual_seed(0))
-    q1, q2 = Critic(5)(z)
-    assert q1.shape == q2.shape == (4, 5)
-    assert not torch.allclose(q1, q2)
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(OWN)
+    return tmp_path / "mine.py"
 
 
-def test_linear_critic_is_theta_transposed_z() -> None:
-    z = torch.randn(4, 256, generator=torch.Generator().manual_seed(0))
-    critic = Critic(5, "linear")
-    [theta1, theta2] = critic.parameters()
-    torch.testing.assert_close(critic(z), (z @ theta1.T, z @ theta2.T))
+def test_an_encoder_from_a_file(own: Path) -> None:
+    found = encoders.find(f"{own}:flat")
+    assert found.name == "flat"
+    assert found.identity("encoder").keys() == {"encoder"}
+    assert encoders.find("impala").identity("encoder") == {}
+    encoder = Encoder((13, 12, 3), found.value)
+    encoder(images(2, 13, 12, 3)).sum().backward()
+    assert all(p.grad is not None for p in encoder.parameters())
+    with pytest.raises(UserError, match="flat needs images of at least 8x8 pixels, not 7x9"):
+        Encoder((7, 9, 1), found.value)
 
 
-def test_targets_move_by_the_rate_and_take_no_gradient() -> None:
-    online = nn.Linear(1, 1)
-    target = frozen_copy(online)
-    assert torch.equal(target.weight, online.weight)
-    assert not any(p.requires_grad for p in target.parameters())
-    with torch.no_grad():
-        online.weight.fill_(1.0)
-        target.weight.fill_(3.0)
-    update_target(target, online, 0.25)
-    assert target.weight.item() == 2.5
-    assert target.weight.item() == ema(np.array(3.0), np.array(1.0), 0.25)
-    assert online.weight.item() == 1.0
-    assert online.weight.requires_grad
+def test_what_an_encoder_cannot_do_is_a_sentence(own: Path) -> None:
+    with pytest.raises(UserError, match="did you mean impala"):
+        encoders.find("imapla")
+    own.write_text(OWN.replace("min_size=8", ""))
+    with pytest.raises(UserError, match="encoder flat fails on images 3x3x1: "):
+        Encoder((3, 3, 1), f"{own}:flat")
+    own.write_text(OWN.replace("flat", "nature"))
+    with pytest.raises(UserError, match="'nature' is a encoder of gsf; give yours another name"):
+        encoders.find(f"{own}:nature")
+    own.write_text("raise SystemExit(0)")
+    with pytest.raises(UserError, match="could not be run"):
+        encoders.find(f"{own}:flat")
 
 
-def test_freed_memory_is_used_again_without_page_faults() -> None:
-    code = """
-import resource, torch
-from gsf.nets.runtime import keep_freed_memory
-keep_freed_memory()
-for _ in range(3):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    torch.ones(7 * 1024**2)  # 28 MB, 7,168 pages
-    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-print(faults)
-"""  # in a process of its own: what ran before in this one has left its traces in malloc
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(shown.stdout) < 100
+def test_a_users_encoder_trains_and_its_code_is_an_input(
+    own: Path, dataset: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = f"{own}:flat"
+    fitted = FitConfig(
+        dataset.path, tmp_path / "gvf", estimator="td", encoder=kind, grad_steps=2, diagnose=False
+    )
+    trained = TrainConfig(
+        dataset=dataset.path, out=tmp_path / "run", encoder=kind, grad_steps=2, batch=8
+    )
+    fit(fitted)
+    run = train(trained)
+    obs = dataset.observations(np.arange(3)).numpy()
+    z = load_agent(run).embed(obs)
+
+    monkeypatch.setattr(registry, "_named", {})  # another process, which has not named the file
+    for load in (load_agent, td.load_learner):
+        with pytest.raises(UserError, match="if you trust it, name the file again"):
+            load(fitted.out if load is td.load_learner else run)
+    moved = own.rename(tmp_path / "moved.py")
+    registry.allow([moved])
+    np.testing.assert_array_equal(load_agent(run).embed(obs), z)
+    td.load_learner(fitted.out)
+
+    own.write_text(OWN + "# changed")
+    with pytest.raises(UserError, match="encoder"):
+        fit(fitted)
+    with pytest.raises(UserError, match="other encoder"):
+        train(trained)
+
+
+def test_small_images_are_refused_before_anything_is_computed(dataset: Any, tmp_path: Path) -> None:
+    config = FitConfig(dataset.path, tmp_path / "gvf", estimator="td", encoder="nature")
+    with pytest.raises(UserError, match="at least 36x36 pixels, not 12x12"):
+        fit(config)
+    with pytest.raises(UserError, match="unknown encoder 'natural'"):
+        train(TrainConfig(dataset=tmp_path / "none", out=tmp_path / "x", encoder="natural"))
