@@ -1,5 +1,6 @@
 """Built-in cumulants against their definitions; a user's own, from a file, all the way to a fit."""
 
+import importlib.metadata
 import re
 from pathlib import Path
 
@@ -11,9 +12,20 @@ from chains import write_chain
 from gsf.core.errors import UserError
 from gsf.gvf import cumulants
 from gsf.gvf.cumulants import Chunk, Cumulant, cumulant, evaluate, find, ranked
+from gsf.gvf.cumulants.successor import N_FEATURES
 from gsf.gvf.fit import FitConfig, fit
 
-DOCS = Path(__file__).parents[2] / "docs" / "cumulants.md"
+DOCS = Path(__file__).parents[2] / "docs" / "extending.md"
+
+
+OWN = """
+from gsf.gvf.cumulants import cumulant
+
+
+@cumulant()
+def danger(chunk):
+    return chunk.reward < 0
+"""
 
 
 @pytest.fixture
@@ -26,14 +38,14 @@ def all_rows(dataset):
 
 
 def test_reward_is_the_logged_one(dataset):
-    c = evaluate(find("reward"), dataset, all_rows(dataset))
+    c = evaluate(find("reward").value, dataset, all_rows(dataset))
     assert c.dtype == np.float32
     np.testing.assert_array_equal(c, dataset.reward[:, None])
     np.testing.assert_array_equal(c[:5, 0], [1, 2, 3, 4, 5])
 
 
 def test_action_is_one_hot(dataset):
-    c = evaluate(find("action"), dataset, all_rows(dataset))
+    c = evaluate(find("action").value, dataset, all_rows(dataset))
     assert c.shape == (30, 2)
     np.testing.assert_array_equal(c.argmax(1), dataset.action)
     np.testing.assert_array_equal(c.sum(1), 1)
@@ -41,12 +53,12 @@ def test_action_is_one_hot(dataset):
 
 def test_successor_is_centred_per_level_and_fixed_by_its_seed(dataset):
     rows = all_rows(dataset)
-    c = evaluate(find("successor"), dataset, rows, seed=3)
-    assert c.shape == (30, cumulants.N_FEATURES)
+    c = evaluate(find("successor").value, dataset, rows, seed=3)
+    assert c.shape == (30, N_FEATURES)
     for level in (0, 1):
         np.testing.assert_allclose(c[dataset.level == level].mean(0), 0, atol=1e-6)
-    np.testing.assert_array_equal(c, evaluate(find("successor"), dataset, rows, seed=3))
-    assert not np.allclose(c, evaluate(find("successor"), dataset, rows, seed=4))
+    np.testing.assert_array_equal(c, evaluate(find("successor").value, dataset, rows, seed=3))
+    assert not np.allclose(c, evaluate(find("successor").value, dataset, rows, seed=4))
     # Equal observations have equal features, different ones do not.
     np.testing.assert_allclose(c[0], c[10], atol=1e-6)
     assert np.abs(c[0] - c[1]).max() > 1e-4
@@ -56,7 +68,7 @@ def test_random_features_leave_the_global_stream_alone(dataset):
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)
-    evaluate(find("successor"), dataset, np.arange(2), seed=99)
+    evaluate(find("successor").value, dataset, np.arange(2), seed=99)
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -73,10 +85,10 @@ def test_a_chunk_reads_its_own_rows(dataset):
 
 
 def test_chunks_join_up(dataset, monkeypatch):
-    whole = evaluate(find("successor"), dataset, all_rows(dataset))
+    whole = evaluate(find("successor").value, dataset, all_rows(dataset))
     monkeypatch.setattr(cumulants, "CHUNK_ROWS", 7)
     np.testing.assert_allclose(
-        evaluate(find("successor"), dataset, all_rows(dataset)), whole, atol=1e-6
+        evaluate(find("successor").value, dataset, all_rows(dataset)), whole, atol=1e-6
     )
 
 
@@ -112,24 +124,49 @@ def test_wrong_shape_is_named(dataset):
 
 
 def test_unknown_names_the_known():
-    with pytest.raises(UserError, match="'rewards'; choose one of reward, successor, action"):
+    known = "'rewards'; did you mean reward? There are action, reward, successor"
+    with pytest.raises(UserError, match=re.escape(known)):
         find("rewards")
 
 
-def test_built_in_names_are_kept():
-    def reward(chunk):
-        return chunk.reward
-
-    with pytest.raises(UserError, match="built in"):
-        cumulant()(reward)
+def test_built_in_names_and_ranks_are_kept(tmp_path):
+    mine = tmp_path / "mine.py"
+    mine.write_text(OWN.replace("danger", "reward"))
+    with pytest.raises(UserError, match="'reward' is a cumulant of gsf; give yours another name"):
+        find(f"{mine}:reward")
     with pytest.raises(UserError, match="rank='max'"):
         cumulant(rank="max")
 
 
+def test_a_cumulant_has_the_short_name_of_its_function_and_stays_callable(dataset, tmp_path):
+    (tmp_path / "mine.py").write_text(OWN)
+    found = find(f"{tmp_path / 'mine.py'}:danger")
+    assert (found.name, found.value.name) == ("danger", "danger")
+    np.testing.assert_array_equal(found.value(Chunk(dataset, np.arange(3))), [False] * 3)
+
+
+def test_the_folder_is_the_list():
+    assert cumulants.names() == ["action", "reward", "successor"]
+    for name in cumulants.names():
+        assert find(name).name == find(name).value.name == name
+        assert find(name).identity("cumulant") == {}
+
+
+def test_an_installed_package_brings_its_own(tmp_path, monkeypatch):
+    (tmp_path / "theirs.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    entry = importlib.metadata.EntryPoint("peril", "theirs:danger", "gsf.cumulants")
+    monkeypatch.setattr(
+        importlib.metadata, "entry_points", lambda group: [entry] if group == entry.group else []
+    )
+    assert cumulants.names()[-1] == "peril"
+    assert find("peril").name == "peril"
+
+
 def test_the_documented_cumulant_runs(dataset, tmp_path):
-    """docs/cumulants.md: its first Python block is a user's file."""
+    blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     file = tmp_path / "mine.py"
-    file.write_text(re.search(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL).group(1))
+    file.write_text(next(code for code in blocks if "def danger" in code))
     config = FitConfig(dataset.path, tmp_path / "fit", cumulant=f"{file}:danger", gamma=0.5)
     values = np.load(fit(config) / "values.npy")
     # danger: 1 where the reward is negative, which it never is here, or the episode ends.
@@ -144,11 +181,12 @@ def test_the_documented_cumulant_runs(dataset, tmp_path):
     ("text", "message"),
     [
         ("x = 1 / 0\n", "ZeroDivisionError"),
-        ("def danger(chunk): return chunk.reward\n", "decorated with @cumulant"),
+        ("raise SystemExit(0)\n", r"could not be run \(SystemExit: 0\)"),
+        ("def danger(chunk): return chunk.reward\n", "'danger' of .* is not a cumulant"),
+        ("x = 1\n", "has no 'danger'"),
     ],
 )
 def test_a_file_that_gives_no_cumulant(tmp_path, text, message):
-    cumulants._REGISTRY.pop("danger", None)
     (tmp_path / "mine.py").write_text(text)
     with pytest.raises(UserError, match=message):
         find(f"{tmp_path / 'mine.py'}:danger")

@@ -10,11 +10,9 @@ from chains import write_chain
 from gsf.core.errors import UserError
 from gsf.core.stage import read_manifest
 from gsf.data.dataset import Dataset
-from gsf.equations import theorem2_bound
 from gsf.gvf.fit import FitConfig, fit
 from gsf.gvf.label import LabelConfig, histogram, label
 from gsf.gvf.labels import batch_labels, load_labels
-from gsf.studies.theorems import choose_bins, visits_per_label
 
 
 def fitted(tmp_path, name="gvf", data="data", scales=(1.0, 1000.0), fit_options=None, **options):
@@ -194,37 +192,3 @@ def test_batch_labels_by_hand(library):
     both = batch_labels(values.reshape(-1, 1).repeat(2, 1) if library is np.asarray
                         else values.reshape(-1, 1).repeat(1, 2), level, 2)  # fmt: skip
     assert both[:, 1].tolist() == found.tolist()
-
-
-# The theorems as tools
-
-
-def test_more_data_suggests_more_bins():
-    def suggested(n):
-        rng = np.random.default_rng(0)
-        terms = choose_bins(rng.normal(size=n), np.zeros(n, int), (2, 5, 10, 20, 40), 0.2, rng)
-        assert [x["width"] for x in terms.values()] == sorted(
-            (x["width"] for x in terms.values()), reverse=True
-        )
-        assert [x["flip"] for x in terms.values()] == sorted(x["flip"] for x in terms.values())
-        return min(terms, key=lambda k: terms[k]["width"] + terms[k]["flip"])
-
-    assert suggested(60) < suggested(2000)
-
-
-def test_bins_need_two_values():
-    with pytest.raises(UserError, match="nothing to bin"):
-        choose_bins(
-            np.array([1.0, np.nan, 1.0]), np.zeros(3, int), (2,), 0.2, np.random.default_rng(0)
-        )
-
-
-def test_the_most_visited_states_have_the_highest_label():
-    found = visits_per_label(30, 3000, 0.95, 5, np.random.default_rng(0))
-    assert found["visits"].sum() == 3000
-    visited = found["visits"] > 0
-    lower, upper = theorem2_bound(found["visits"], 0.95, "proof")
-    assert (lower[visited] <= found["norm"][visited] + 1e-9).all()
-    assert (found["norm"] <= upper + 1e-9).all()
-    means = found["mean_visits"][~np.isnan(found["mean_visits"])]
-    assert (np.diff(means) > 0).all()

@@ -1,5 +1,6 @@
 """Every encoder of the folder, and one from a user's file through fit, train and acting."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,14 @@ def test_an_encoder_from_a_file(own: Path) -> None:
     assert all(p.grad is not None for p in encoder.parameters())
     with pytest.raises(UserError, match="flat needs images of at least 8x8 pixels, not 7x9"):
         Encoder((7, 9, 1), found.value)
+
+
+def test_the_documented_encoder_runs(tmp_path: Path) -> None:
+    docs = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", docs, re.DOTALL)
+    (tmp_path / "mine.py").write_text(next(code for code in blocks if "@encoder" in code))
+    encoder = Encoder((64, 64, 3), f"{tmp_path / 'mine.py'}:shallow")
+    assert encoder(images(2, 64, 64, 3)).shape == (2, 256)
 
 
 def test_what_an_encoder_cannot_do_is_a_sentence(own: Path) -> None:

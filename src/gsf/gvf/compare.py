@@ -15,8 +15,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from gsf.core.files import write_atomic
+from gsf.core.registry import Found
 from gsf.data.dataset import Dataset
 from gsf.gvf import cumulants
+from gsf.gvf.cumulants import Cumulant
 from gsf.gvf.diagnostics import diagnose, table
 from gsf.gvf.fit import FitConfig, along_trajectories, fit
 
@@ -24,15 +26,16 @@ Array = npt.NDArray[Any]
 
 
 def compare(dataset: Dataset, config: FitConfig) -> Path:
+    asked = [cumulants.find(x) for x in config.cumulants or cumulants.names()]
     rows = _whole_levels(dataset, config)
     found: list[dict[str, Any]] = []
-    for name in config.cumulants:
-        cumulant = cumulants.find(name)
+    for one in asked:
         seeds = [config.seed, config.seed + 1]
-        if config.estimator == "mc" and not cumulant.random:
+        if config.estimator == "mc" and not one.value.random:
             seeds.pop()  # nothing in it depends on a seed: stability is n/a
         values = [
-            _values(dataset, rows, name, dataclasses.replace(config, seed=seed)) for seed in seeds
+            _values(dataset, rows, one, dataclasses.replace(config, cumulant=one.spec, seed=seed))
+            for seed in seeds
         ]
         diagnosis = diagnose(
             dataset,
@@ -43,7 +46,7 @@ def compare(dataset: Dataset, config: FitConfig) -> Path:
             second=values[1] if len(values) > 1 else None,
             device=config.device,
         )
-        found.append({"cumulant": name, "estimator": config.estimator, **diagnosis.to_json()})
+        found.append({"cumulant": one.name, "estimator": config.estimator, **diagnosis.to_json()})
     found.sort(key=lambda row: -row["score"])
     write_atomic(config.out / "compare.json", json.dumps(found, indent=1) + "\n")
     write_atomic(config.out / "compare.csv", pd.DataFrame(found).to_csv(index=False))
@@ -62,14 +65,13 @@ def _whole_levels(dataset: Dataset, config: FitConfig) -> Array:
     return np.flatnonzero(np.isin(dataset.level, order[:n_levels]))
 
 
-def _values(dataset: Dataset, rows: Array, name: str, config: FitConfig) -> Array:
+def _values(dataset: Dataset, rows: Array, one: Found[Cumulant], config: FitConfig) -> Array:
     """What is ranked, for the given rows; a td fit stays on disk and is not made twice."""
-    cumulant = cumulants.find(name)
     if config.estimator == "td":
-        out = config.out / f"{cumulant.name}-seed{config.seed}"
-        fit(dataclasses.replace(config, compare=False, cumulant=name, out=out, diagnose=False))
+        out = config.out / f"{one.name}-seed{config.seed}"
+        fit(dataclasses.replace(config, compare=False, out=out, diagnose=False))
         values: Array = np.load(out / "values.npy", allow_pickle=False)[rows]
         return values
-    c = cumulants.evaluate(cumulant, dataset, rows, config.seed, config.device)
-    value = along_trajectories(dataset, cumulant, c, rows, config)
-    return cumulants.ranked(value, config.rank or cumulant.rank, dataset.action[rows])
+    c = cumulants.evaluate(one.value, dataset, rows, config.seed, config.device)
+    value = along_trajectories(dataset, one, c, rows, config)
+    return cumulants.ranked(value, config.rank or one.value.rank, dataset.action[rows])

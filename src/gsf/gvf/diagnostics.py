@@ -11,15 +11,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import torch
+from scipy import stats
 
 from gsf.data.dataset import Dataset
-from gsf.equations import quantile_labels, within_level_rank
-from gsf.gvf.cumulants import CHUNK_ROWS, random_features
+from gsf.equations import quantile_labels
+from gsf.gvf.cumulants import CHUNK_ROWS
+from gsf.nets.probe import fit_probe
+from gsf.nets.random_features import random_features
 
 Array = npt.NDArray[Any]
 PROBE_ROWS = 20_000
 PROBE_SEED = 1_000_003  # its features are not those of the `successor` cumulant
-RIDGE = 10.0
 
 
 @dataclass(frozen=True)
@@ -97,11 +100,9 @@ def diagnose(
 
 def spearman(a: Array, b: Array) -> float:
     """Correlation of middle ranks; NaN where one of them is constant.  [n], [n] -> scalar."""
-    one_level = np.zeros(len(a), np.int64)
-    u, v = (within_level_rank(x.astype(np.float64), one_level) for x in (a, b))
-    if len(a) == 0 or np.isnan(u).any() or np.isnan(v).any():
+    if len(a) == 0 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return float("nan")
-    return float(np.corrcoef(u, v)[0, 1])
+    return float(stats.spearmanr(a, b).statistic)
 
 
 def time_left_correlation(label: Array, rows_left: Array) -> Array:
@@ -129,7 +130,7 @@ def predictability(
     rng: np.random.Generator,
     device: str = "cpu",
 ) -> tuple[float | None, float | None]:
-    """(accuracy, chance) of a ridge probe trained on 80 % of the levels, on the other 20 %.
+    """(accuracy, chance) of a linear probe trained on 80 % of the levels, on the other 20 %.
 
     label [n,d] of the given rows, of which at most PROBE_ROWS are looked at. (None, None) if
     fewer than two levels have labels.
@@ -143,10 +144,8 @@ def predictability(
     held_out = np.isin(level, present[: max(1, len(present) // 5)])
     parts = [rows[chosen][at : at + CHUNK_ROWS] for at in range(0, len(chosen), CHUNK_ROWS)]
     z = np.concatenate(
-        [random_features(dataset.observations(x), PROBE_SEED, device).double() for x in parts]
+        [random_features(dataset.observations(x), PROBE_SEED, device).numpy() for x in parts]
     )
-    mean, std = z[~held_out].mean(0), z[~held_out].std(0)
-    z = (z - mean) / np.where(std > 0, std, 1)
     scores = [_probe(z, column, held_out, n_bins) for column in label.T]
     pairs = [pair for pair in scores if pair is not None]
     if not pairs:
@@ -156,17 +155,12 @@ def predictability(
 
 
 def _probe(z: Array, label: Array, held_out: Array, n_bins: int) -> tuple[float, float] | None:
-    """Ridge regression of one-hot labels on z [n,x]."""
     train, test = ~held_out & (label >= 0), held_out & (label >= 0)
     if not train.any() or not test.any():
         return None
-    one_hot = np.eye(n_bins)[label[train]]
-    prior = one_hot.mean(0)
-    x = z[train]
-    weight = np.linalg.solve(x.T @ x + RIDGE * np.eye(x.shape[1]), x.T @ (one_hot - prior))
-    predicted = (z[test] @ weight + prior).argmax(1)
-    truth = label[test]
-    return float(np.mean(predicted == truth)), float(np.mean(truth == prior.argmax()))
+    guess = fit_probe(z[train], label[train], n_bins)(torch.from_numpy(z[test])).numpy()
+    usual = np.bincount(label[train]).argmax()
+    return float(np.mean(guess == label[test])), float(np.mean(label[test] == usual))
 
 
 def table(rows: list[dict[str, Any]]) -> str:

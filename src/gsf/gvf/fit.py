@@ -22,6 +22,7 @@ from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory, digest, digest_file, locked
 from gsf.core.logs import console
 from gsf.core.options import Incidental, Input, require_positive
+from gsf.core.registry import Found
 from gsf.core.stage import Identity, read_manifest
 from gsf.data.dataset import Dataset
 from gsf.gvf import cumulants, td
@@ -43,7 +44,7 @@ class FitConfig:
     out: Incidental[Path]
     """Directory of the fit to make."""
     cumulant: str = "reward"
-    """reward, successor, action, or your own as file.py:name (docs/cumulants.md)."""
+    """reward, successor, action, or your own as file.py:name (docs/extending.md)."""
     estimator: Literal["mc", "td"] = "mc"
     """mc: sums along the logged trajectories, seconds. td: a network, the paper's way."""
     gamma: float = 0.99
@@ -77,8 +78,8 @@ class FitConfig:
     """Report correlation with the time left and predictability on held-out levels."""
     compare: Incidental[bool] = False
     """Instead: rank --cumulants by what their labels are worth, before any agent is trained."""
-    cumulants: Incidental[tuple[str, ...]] = ("reward", "successor", "action")
-    """--compare: which ones."""
+    cumulants: Incidental[tuple[str, ...]] = ()
+    """--compare: which ones; by default all that need no file of yours."""
     compare_rows: Incidental[int] = 100_000
     """--compare with mc: use whole levels, drawn at random, until there are so many transitions."""
     n_bins: Incidental[int] = 7
@@ -107,8 +108,8 @@ def fit(config: FitConfig) -> Path:
         from gsf.gvf.compare import compare  # which fits with this module
 
         return compare(dataset, config)
-    cumulant = cumulants.find(config.cumulant)
-    inputs = {"dataset": dataset.digest, **cumulant.identity()}
+    found = cumulants.find(config.cumulant)
+    cumulant, inputs = found.value, {"dataset": dataset.digest, **found.identity("cumulant")}
     if config.estimator == "td":
         encoder = encoders.find(config.encoder)
         encoder.value.convolutions(dataset.obs_shape)  # refuses images before anything is computed
@@ -125,7 +126,7 @@ def fit(config: FitConfig) -> Path:
         rank = config.rank or cumulant.rank
         cumulants.ranked(c, rank, dataset.action)  # refuses before hours of training
         value = (
-            along_trajectories(dataset, cumulant, c, rows, config)
+            along_trajectories(dataset, found, c, rows, config)
             if config.estimator == "mc"
             else _temporal_difference(dataset, c, config, out)
         )
@@ -135,13 +136,13 @@ def fit(config: FitConfig) -> Path:
         facts: dict[str, Any] = {"files": files}
         if config.diagnose:
             rng = np.random.default_rng(config.seed)
-            found = diagnose(dataset, rows, values, config.n_bins, rng, device=config.device)
-            facts["diagnosis"] = found.to_json()
+            diagnosis = diagnose(dataset, rows, values, config.n_bins, rng, device=config.device)
+            facts["diagnosis"] = diagnosis.to_json()
         identity.write(
             out,
             digest(json.dumps(files)),
             in_place=config.estimator == "td",
-            cumulant=cumulant.name,
+            cumulant=found.name,
             rank=rank,
             levels=dataset.levels,
             n=len(dataset),
@@ -168,7 +169,7 @@ def _directory(config: FitConfig, identity: Identity) -> Iterator[Path]:
 
 
 def along_trajectories(
-    dataset: Dataset, cumulant: Cumulant, c: Array, rows: Array, config: FitConfig
+    dataset: Dataset, found: Found[Cumulant], c: Array, rows: Array, config: FitConfig
 ) -> Array:
     episode, terminated = dataset.episode[rows], dataset.terminated[rows]
     at_cut = None
@@ -176,22 +177,21 @@ def along_trajectories(
         last = np.append(episode[1:] != episode[:-1], True)
         at_cut = np.zeros_like(c)
         cut = np.flatnonzero(last & ~terminated)
-        at_cut[cut] = _bootstrap(dataset, cumulant, rows[cut], config, c.shape[1])
+        at_cut[cut] = _bootstrap(dataset, found, rows[cut], config, c.shape[1])
     return monte_carlo(c, episode, terminated, config.gamma, at_cut)
 
 
 def _bootstrap(
-    dataset: Dataset, cumulant: Cumulant, rows: Array, config: FitConfig, d: int
+    dataset: Dataset, found: Found[Cumulant], rows: Array, config: FitConfig, d: int
 ) -> Array:
     """Values of a td fit at the given rows, [n,d]."""
     assert config.bootstrap is not None
     manifest = read_manifest(config.bootstrap, "gvf")
     other = manifest["config"]
-    same_seed = not cumulant.random or other["seed"] == config.seed
-    if (
-        (other["estimator"], manifest["cumulant"], other["gamma"], manifest["d"])
-        != ("td", cumulant.name, config.gamma, d)
-    ) or not same_seed:
+    made = manifest["cumulant"], manifest["inputs"].get("cumulant"), other["gamma"], manifest["d"]
+    same = made == (found.name, found.code, config.gamma, d)
+    same_seed = not found.value.random or other["seed"] == config.seed
+    if not (other["estimator"] == "td" and same and same_seed):
         raise UserError(
             f"--bootstrap {config.bootstrap} must be a td fit of the same cumulant, gamma and, if "
             "it has random parts, seed."

@@ -24,10 +24,10 @@ from gsf.equations import (
     quantile_labels,
     within_level_rank,
 )
+from gsf.gvf.bins import CANDIDATE_BINS, bins_table, choose_bins
 from gsf.gvf.diagnostics import stability, time_left_correlation
 from gsf.gvf.labels import Array
 from gsf.gvf.levels import check_known_levels, check_levels
-from gsf.studies.theorems import CANDIDATE_BINS, bins_table, choose_bins
 
 
 @dataclass(frozen=True)

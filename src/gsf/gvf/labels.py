@@ -1,9 +1,4 @@
-"""Stage: GVF -> per-level quantile labels (paper: "Measuring distances between GVFs").
-
-Out: label.npy int8 [n] or [n,d], 0..K-1, -1 where ignored; rank.npy float32, the rank within the
-level, NaN where ignored; values.npy, and action_values.npy of a SARSA fit, for in-batch quantiles.
-Also here: what the labels are worth, how to choose K (Theorem 1), visits per label (Theorem 2).
-"""
+"""Labels on disk, as training reads them (`gsf label` writes them), and in-batch quantiles."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -265,7 +265,7 @@ def _theorems(sources: Sources, made: Artifacts) -> Iterator[str]:
 
 
 def _theorem1(labels: Stage, dataset: Stage) -> Figure:
-    from gsf.studies.theorems import CANDIDATE_BINS, choose_bins
+    from gsf.gvf.bins import CANDIDATE_BINS, choose_bins
 
     try:
         values = np.load(labels.path / "values.npy", mmap_mode="r", allow_pickle=False)

@@ -24,6 +24,7 @@ from gsf.core.options import require_positive
 from gsf.learn.agent import load_agent
 from gsf.nets.encoders import Z_DIM
 from gsf.nets.heads import Projection
+from gsf.nets.probe import fit_probe
 from gsf.reporting.explorer import (
     PIXELS,
     Sample,
@@ -149,41 +150,6 @@ def _probe(run: Stage, samples: tuple[Sample, Sample, Sample], k: int) -> Iterat
         for measure, numbers in found.items():
             chance = sample.chance if measure == "agreement" else most
             yield {**who, "levels": levels, "measure": measure, **numbers, "chance": chance}
-
-
-class LinearProbe(nn.Module):
-    """Labels from standardised features, [n,d] -> [n]."""
-
-    def __init__(self, z: Tensor, n_bins: int) -> None:
-        super().__init__()
-        self.mean, self.std = z.mean(0), z.std(0) + 1e-6
-        self.linear = nn.Linear(z.shape[1], n_bins)
-        nn.init.zeros_(self.linear.weight)
-        nn.init.zeros_(self.linear.bias)
-
-    def logits(self, z: Tensor) -> Tensor:
-        logits: Tensor = self.linear((z - self.mean) / self.std)
-        return logits
-
-    def forward(self, z: Tensor) -> Tensor:
-        return self.logits(z).argmax(1)
-
-
-def fit_probe(z: Array, label: Array, n_bins: int, decay: float = 1e-2) -> LinearProbe:
-    """Multinomial logistic regression with an L2 penalty, by L-BFGS from zero: no randomness."""
-    x, y = torch.from_numpy(z), torch.from_numpy(label)
-    probe = LinearProbe(x, n_bins)
-    optimizer = torch.optim.LBFGS(probe.parameters(), max_iter=200, line_search_fn="strong_wolfe")
-
-    def loss() -> Tensor:
-        optimizer.zero_grad()
-        penalty = decay / 2 * probe.linear.weight.square().sum()
-        total = nn.functional.cross_entropy(probe.logits(x), y) + penalty
-        torch.autograd.backward(total)
-        return total
-
-    optimizer.step(loss)  # type: ignore[no-untyped-call]
-    return probe.requires_grad_(False)
 
 
 def _head(run: Path, n_bins: int) -> Any:

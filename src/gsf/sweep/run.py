@@ -61,7 +61,7 @@ class RunConfig:
     preset: Preset = "laptop"
     """Sizes of every stage: smoke (a minute), laptop (15 minutes), study (CPU days), paper."""
     games: tuple[str, ...] = ()
-    """Games; by default all with a shipped recording."""
+    """Games (`all` for every one); by default those with a shipped recording."""
     methods: tuple[str, ...] = ("bc", "cql", "gsf-reward")
     """Methods (`all` for every one); your own as file.py:Name, gsf-file.py:cumulant."""
     seeds: int = 1
@@ -173,7 +173,7 @@ class Job:
         if method.cumulant is None:
             return None
         fitted: FitConfig = self.config.stage("fit", dataset=self.home / "dataset", out=Path())
-        by_chance = fitted.estimator == "td" or cumulants.find(method.cumulant).random
+        by_chance = fitted.estimator == "td" or cumulants.find(method.cumulant).value.random
         seed, ending = (self.seed, f"-seed{self.seed}") if by_chance else (0, "")
         name = f"gvf-{method.labels_of}-{fitted.estimator}{ending}"
         return replace(fitted, cumulant=method.cumulant, seed=seed, out=self.home / name)
@@ -311,7 +311,7 @@ def _recordings(config: RunConfig) -> dict[str, str]:
                 f"{found[game]} and {name} are both of {game}; `gsf data join` makes them one."
             )
         found[game] = name
-    games = config.games or tuple(found)
+    games = tuple(GAMES) if config.games == ("all",) else config.games or tuple(found)
     if not games:
         raise UserError("no recordings are shipped with this build; name some with --recordings.")
     for game in games:
