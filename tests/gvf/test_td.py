@@ -47,7 +47,7 @@ def test_td_is_close_on_a_chain_at_every_scale_and_bootstraps_mc(tmp_path):
         UserError, match=r"has 3 levels but .* was fitted on 2 and knows no level 2"
     ):
         fit(dataclasses.replace(mc, dataset=three.path, out=tmp_path / "mc3"))
-    with pytest.raises(UserError, match="made with another bootstrap"):
+    with pytest.raises(UserError, match="made from another bootstrap"):
         fit(dataclasses.replace(mc, bootstrap=None))
     with pytest.raises(UserError, match="same cumulant, gamma"):
         fit(dataclasses.replace(mc, gamma=0.8, out=tmp_path / "mc4"))
