@@ -1,44 +1,77 @@
 """Generalized Similarity Functions for offline reinforcement learning, and offline Procgen.
 
+Each verb of the command line is a function of its options: `gsf.train(gsf.TrainConfig(...))`.
 Names load on first use, so that reports need no torch and training on imported data no Procgen.
 """
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from gsf.core.version import __version__ as __version__
 
-_HOME = {
-    "make_env": "gsf.suites.procgen",
-    "Recording": "gsf.data.recording",
-    "Dataset": "gsf.data.dataset",
-    "train": "gsf.learn.train",
-    "evaluate": "gsf.evaluation.evaluate",
-    "load_agent": "gsf.learn.agent",
-}
-__all__ = ["Dataset", "Recording", "evaluate", "load_agent", "make_env", "train"]
-
 if TYPE_CHECKING:
+    from gsf.behaviour.collect import CollectConfig as CollectConfig
+    from gsf.behaviour.collect import collect as collect
+    from gsf.behaviour.policy import load_policy as load_policy
+    from gsf.core.errors import UserError as UserError
     from gsf.data.dataset import Dataset as Dataset
+    from gsf.data.importers import ImportConfig as ImportConfig
+    from gsf.data.importers import import_data as import_data
+    from gsf.data.materialise import MaterialiseConfig as MaterialiseConfig
+    from gsf.data.materialise import materialise as materialise
     from gsf.data.recording import Recording as Recording
+    from gsf.evaluation.evaluate import EvaluateConfig as EvaluateConfig
+    from gsf.evaluation.evaluate import evaluate as evaluate
+    from gsf.evaluation.evaluate import evaluate_agent as evaluate_agent
+    from gsf.evaluation.video import PlayConfig as PlayConfig
+    from gsf.evaluation.video import play as play
+    from gsf.gvf.cumulants import cumulant as cumulant
+    from gsf.gvf.fit import FitConfig as FitConfig
+    from gsf.gvf.fit import fit as fit
+    from gsf.gvf.label import LabelConfig as LabelConfig
+    from gsf.gvf.label import label as label
+    from gsf.gvf.labels import load_labels as load_labels
+    from gsf.learn.agent import load_agent as load_agent
+    from gsf.learn.train import TrainConfig as TrainConfig
+    from gsf.learn.train import train as train
+    from gsf.nets.encoders import encoder as encoder
+    from gsf.reporting.report import ReportConfig as ReportConfig
+    from gsf.reporting.report import report as report
     from gsf.suites.procgen import make_env as make_env
+    from gsf.sweep.run import RunConfig as RunConfig
+    from gsf.sweep.run import run as run
+
+_HOMES = {
+    "behaviour.collect": ("CollectConfig", "collect"),
+    "behaviour.policy": ("load_policy",),
+    "core.errors": ("UserError",),
+    "data.dataset": ("Dataset",),
+    "data.importers": ("ImportConfig", "import_data"),
+    "data.materialise": ("MaterialiseConfig", "materialise"),
+    "data.recording": ("Recording",),
+    "evaluation.evaluate": ("EvaluateConfig", "evaluate", "evaluate_agent"),
+    "evaluation.video": ("PlayConfig", "play"),
+    "gvf.cumulants": ("cumulant",),
+    "gvf.fit": ("FitConfig", "fit"),
+    "gvf.label": ("LabelConfig", "label"),
+    "gvf.labels": ("load_labels",),
+    "learn.agent": ("load_agent",),
+    "learn.train": ("TrainConfig", "train"),
+    "nets.encoders": ("encoder",),
+    "reporting.report": ("ReportConfig", "report"),
+    "suites.procgen": ("make_env",),
+    "sweep.run": ("RunConfig", "run"),
+}
+_home = {name: f"gsf.{module}" for module, names in _HOMES.items() for name in names}
+__all__ = sorted(_home)
 
 
-class _Package(ModuleType):
-    """gsf.train is the function, although importing gsf/train.py would bind the module there."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in _HOME:
-            raise AttributeError(f"module 'gsf' has no attribute {name!r}")
-        value = getattr(importlib.import_module(_HOME[name]), name)
-        super().__setattr__(name, value)
-        return value
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOME and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
+def __getattr__(name: str) -> Any:
+    if name not in _home:
+        raise AttributeError(f"module 'gsf' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_home[name]), name)
+    return value
 
 
-sys.modules[__name__].__class__ = _Package
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_home})

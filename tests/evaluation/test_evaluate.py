@@ -209,7 +209,7 @@ def played_levels(monkeypatch, stop_at=None):
             raise KeyboardInterrupt
         return evaluate_agent(agent, game, levels, mode, **options)
 
-    module = sys.modules["gsf.evaluation.evaluate"]  # gsf.evaluate is the function
+    module = sys.modules["gsf.evaluation.evaluate"]
     monkeypatch.setattr(module, "evaluate_agent", watch)
     return asked
 

@@ -9,6 +9,7 @@ import torch
 from chains import write_chain
 from gsf.core.errors import UserError
 from gsf.core.files import load_checkpoint
+from gsf.core.stage import read_manifest
 from gsf.gvf import td
 from gsf.gvf.fit import FitConfig, fit
 
@@ -43,8 +44,9 @@ def test_a_killed_fit_goes_on_exactly(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             fit(config)
     assert load_checkpoint(config.out / "checkpoint.pt")["step"] == 4
-    assert not (config.out / "DONE").exists()
-    with pytest.raises(UserError, match="holds a gvf with --seed 0, not 1"):
+    with pytest.raises(UserError, match="is not finished"):
+        read_manifest(config.out, "gvf")
+    with pytest.raises(UserError, match="holds a fit with --seed 0, not 1"):
         fit(dataclasses.replace(config, seed=1))
     fit(config)
     np.testing.assert_array_equal(np.load(whole / "values.npy"), np.load(config.out / "values.npy"))
@@ -87,16 +89,16 @@ def test_done_is_skipped_and_other_options_refused(tmp_path, capsys):
     stamp = (config.out / "values.npy").stat().st_mtime_ns
     assert fit(config) == config.out
     assert (config.out / "values.npy").stat().st_mtime_ns == stamp
-    with pytest.raises(UserError, match="gvf with --gamma 0.99, not 0.5"):
+    with pytest.raises(UserError, match=r"holds a fit with --gamma 0\.99, not 0\.5"):
         fit(dataclasses.replace(config, gamma=0.5))
     other = write_chain(tmp_path / "d2", (1.0, 2.0))
-    with pytest.raises(UserError, match="gvf made from another dataset"):
+    with pytest.raises(UserError, match="fit made from another dataset"):
         fit(dataclasses.replace(config, dataset=other.path))
     occupied = tmp_path / "notes"
     occupied.mkdir()
     (occupied / "a.txt").write_text("mine")
     for estimator in ("td", "mc"):
-        with pytest.raises(UserError, match="exists and is not a gvf"):
+        with pytest.raises(UserError, match="exists and is not a fit"):
             fit(dataclasses.replace(config, out=occupied, estimator=estimator))
 
 

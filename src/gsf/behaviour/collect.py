@@ -118,7 +118,10 @@ class CollectConfig(PPOConfig):
 
 
 def collect(config: CollectConfig) -> Path:
-    """Returns the path of the recording."""
+    """Trains PPO on a game, or takes a policy, and records its play; returns the recording's path.
+
+    collect(CollectConfig(game="coinrun", frames=2_000_000, transitions=500_000))
+    """
     out = config.directory
     path = out / f"{config.game}.gsfrec"
     given = _given_policy(config)

@@ -64,7 +64,10 @@ def save_policy(path: Path, net: ActorCritic, provenance: dict[str, Any]) -> Beh
 
 
 def load_policy(path: Path | str, device: str = "cpu") -> BehaviourPolicy:
-    """From a policy file, or from the directory of a collect that has finished training."""
+    """A behaviour policy, from its file or from the directory of a collect that has trained it.
+
+    probs = load_policy("runs/collect-coinrun").act_probs(obs)  # uint8 [n,H,W,C] -> [n,A]
+    """
     path = Path(path)
     path = path / POLICY if path.is_dir() else path
     if not path.is_file():

@@ -47,7 +47,10 @@ class Batch:
 
 
 class Dataset:
-    """An opened dataset: its columns are read-only numpy arrays on disk, in row order."""
+    """An opened dataset: its columns are read-only numpy arrays on disk, in row order.
+
+    batch = Dataset.open("dataset").sample(256, np.random.default_rng(0))
+    """
 
     def __init__(
         self,

@@ -112,7 +112,10 @@ class Source:
 
 
 def import_data(config: ImportConfig) -> Path:
-    """Writes OUT, and OUT-validation if contexts are held out; returns OUT."""
+    """Episodes of your own -> a dataset directory OUT, and OUT-validation if contexts are held out.
+
+    import_data(ImportConfig("episodes/", out=Path("dataset")))
+    """
     source = _look(config)
     identity = Identity.of("dataset", config, {"source": _digest_files(source)})
     present = _sorted({outline.context for outline in source.outlines})

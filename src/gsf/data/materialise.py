@@ -51,6 +51,10 @@ class MaterialiseConfig:
 
 
 def materialise(config: MaterialiseConfig) -> Path:
+    """Replays a recording into a dataset directory, verifying every frame; returns its path.
+
+    materialise(MaterialiseConfig("coinrun", out=Path("dataset"), transitions=100_000))
+    """
     recording = Recording.load(config.recording)
     identity = Identity.of("dataset", config, {"recording": recording.digest})
     if identity.is_done(config.out):

@@ -69,6 +69,11 @@ class Take:
 
 @dataclass(frozen=True)
 class Recording:
+    """A game's play without its pixels, a few bits a step, which replays to the very same frames.
+
+    recording = Recording.load("coinrun"); len(recording), recording.game, recording.digest
+    """
+
     game: str
     difficulty: Difficulty
     takes: tuple[Take, ...]

@@ -115,7 +115,13 @@ class Task:
 
 
 def evaluate(config: EvaluateConfig) -> pd.DataFrame:
-    """All rows asked for, as returns.COLUMNS: those played now and those that were there."""
+    """Plays an agent on levels of each split; a row per level and mode, also in returns.csv.
+
+    All rows asked for, as rows.COLUMNS: those played now and those that were there.
+
+    rows = evaluate(EvaluateConfig("run", splits=("unseen",)))
+    rows.groupby("mode")["return"].mean()
+    """
     players = _players(config)
     out = _out(config)
     levels = {split: _levels(players[0], split, config.n_levels(split)) for split in config.splits}
@@ -158,6 +164,8 @@ def evaluate_agent(
     count: Callable[[int, int], None] | None = None,
 ) -> pd.DataFrame:
     """One episode on each level, in the order given: level, mode, return, length, completed.
+
+    evaluate_agent(load_agent("run"), "coinrun", range(1_000_000, 1_000_100))["return"].mean()
 
     `agent` is anything with act(obs, mode, uniform); `count` hears of episodes ended and frames.
     """

@@ -67,6 +67,10 @@ class PlayConfig:
 
 
 def play(config: PlayConfig) -> Path:
+    """Films an agent on one level, as `gsf evaluate` plays it; returns the video's path.
+
+    play(PlayConfig("run", level=1_000_000, out=Path("play.gif")))
+    """
     player = find_players(
         config.agent,
         game=config.game,

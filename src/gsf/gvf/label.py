@@ -61,6 +61,10 @@ class LabelConfig:
 
 
 def label(config: LabelConfig) -> Path:
+    """Turns a fit's values into quantile labels of each level; returns their directory.
+
+    label(LabelConfig(Path("gvf"), out=Path("labels"), n_bins=7))
+    """
     manifest = read_manifest(config.gvf, "gvf")
     dataset = Dataset.open(config.dataset or Path(manifest["config"]["dataset"]))
     inputs = {"dataset": dataset.digest, "gvf": manifest["digest"]}

@@ -41,7 +41,10 @@ class Labels:
 
 
 def load_labels(path: Path, dataset: Dataset) -> Labels:
-    """The labels in `path`, refused unless they are of this very dataset."""
+    """The labels in `path`, refused unless they are of this very dataset.
+
+    load_labels(Path("labels"), Dataset.open("dataset")).label[:10]
+    """
     manifest = read_manifest(path, "labels")
     check_known_levels(dataset, path, manifest)
     if manifest["inputs"]["dataset"] != dataset.digest:

@@ -74,7 +74,10 @@ class Agent:
 
 
 def load_agent(run: Path | str, step: int | None = None, device: str = "cpu") -> Agent:
-    """The agent of a run directory, at its latest checkpoint or at a kept step."""
+    """The agent of a run directory, at its latest checkpoint or at a kept step.
+
+    action = load_agent("run").act(obs)  # uint8 [n,H,W,C] -> int64 [n]
+    """
     run = Path(run)
     manifest = read_manifest(run, "run", whole=False)
     name = "checkpoint.pt" if step is None else f"checkpoints/step_{step}.pt"

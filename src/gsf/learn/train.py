@@ -91,6 +91,10 @@ class TrainConfig(AgentConfig):
 
 
 def train(config: TrainConfig) -> Path:
+    """Trains an agent on a dataset, or goes on where it was stopped; returns the run's directory.
+
+    train(TrainConfig(dataset=Path("dataset"), out=Path("run"), method="cql", grad_steps=1_000))
+    """
     config = config.resolved()
     dataset = Dataset.open(config.dataset)
     encoder = encoders.find(config.encoder).identity("encoder")

@@ -83,6 +83,10 @@ class Results:
 
 
 def report(config: ReportConfig) -> Path:
+    """Compares runs: report.html, and its tables and figures as files; returns the page's path.
+
+    report(ReportConfig((Path("results/laptop"),), out=Path("report")))
+    """
     stale = require_report(config.out)
     sources = Sources(config.runs)
     rows, problems = gather([path for path in config.runs if not sources.only_others(path)])

@@ -126,7 +126,12 @@ def make_env(
     threads: int | None = None,
     copy: bool = True,
 ) -> "ProcgenVectorEnv":
-    """`copy=False` lends Procgen's own buffers, overwritten by the next step."""
+    """A vector env that plays exactly these levels: a list in order, a range drawn at random.
+
+    env = make_env("coinrun", levels=[1_000_000, 1_000_001], n_envs=2, seed=0)
+
+    `copy=False` lends Procgen's own buffers, overwritten by the next step.
+    """
     return ProcgenVectorEnv(
         game, levels, n_envs, seed, difficulty=difficulty, threads=threads, copy=copy
     )

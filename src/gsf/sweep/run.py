@@ -192,6 +192,10 @@ class Job:
 
 
 def run(config: RunConfig) -> Path:
+    """Everything from recordings to the report, for games x methods x seeds; returns `out`.
+
+    run(RunConfig(out=Path("results"), games=("coinrun",), methods=("cql", "gsf-reward"), seeds=3))
+    """
     compared = config.find_methods()
     if config.tune and not config.stage("evaluate", agent="").n_validation:
         raise UserError("--tune needs validation levels: add evaluate.n_validation=50 to --set.")
