@@ -1,6 +1,5 @@
 """The command line: what it says and exits with; bad input never shows a traceback."""
 
-import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +60,7 @@ def test_a_preset_sets_the_defaults_that_help_shows(gsf):
     assert "20000" in gsf("materialise", "--preset", "smoke", "--help")[1].replace(",", "")
     for argv, message in [
         (("run", "--preset", "big"), "unknown preset 'big'; choose one of smoke, laptop"),
+        (("run", "--preset", "labtop"), "did you mean laptop?"),
         (("run", "--preset"), "--preset needs a value"),
         (("bench", "cost", "--preset", "study"), "gsf bench cost has no presets"),
         (("run", "--preset", "paper"), "no recording of bigfish is shipped; make one with"),
@@ -75,7 +75,7 @@ def test_every_preset_fits_the_options_it_sets():
     for preset, verbs in PRESETS.items():
         for name in verbs:
             verb = cli.VERBS[name]
-            config = getattr(importlib.import_module(f"gsf.{verb.module}"), verb.config)
+            config = cli._named(verb.options or verb.module, verb.config)
             assert set(preset_values(name, preset)) <= set(config.__dataclass_fields__)
 
 
@@ -160,6 +160,8 @@ def test_bad_datasets_get_one_sentence(gsf, play, tmp_path):
         (("evaluate", "nowhere"), "nowhere"),
         (("paint",), "unknown verb 'paint'"),
         (("data", "paint"), "unknown verb 'data paint'"),
+        (("tarin",), "unknown verb 'tarin'; did you mean train?"),
+        (("data", "lits"), "did you mean data list?"),
         (("run", "--methods", "magic"), "unknown method 'magic'"),
         (("run", "--set", "train.size=3"), "train has no option size"),
         (("run", "--games", "pong"), "unknown game 'pong'"),
@@ -202,6 +204,26 @@ def test_reports_need_no_torch_and_imported_data_no_procgen():
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
     code = "import sys, gsf.learn.train, gsf.data.importers; print('procgen' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+
+
+# Their options stand beside networks.
+LOADS_TORCH = {"run", "collect", "train", "probe", "similar", "bench train", "bench cost"}
+
+
+@pytest.mark.parametrize("verb", ["", *cli.VERBS])
+def test_help_never_loads_torch(verb):
+    code = """
+import sys
+from gsf.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    pass
+print("torch" in sys.modules)
+"""
+    command = [sys.executable, "-c", code, *verb.split(), "--help"]
+    shown = subprocess.check_output(command, text=True)
+    assert shown.splitlines()[-1] == str(verb in LOADS_TORCH)
 
 
 def test_the_list_of_recordings_sets_their_returns_against_random_and_published_ones(gsf):

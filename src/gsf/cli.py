@@ -15,7 +15,7 @@ import tyro
 from rich.markup import escape
 
 from gsf.core import registry
-from gsf.core.errors import UserError
+from gsf.core.errors import UserError, did_you_mean
 from gsf.core.logs import console
 from gsf.core.presets import PRESETS, preset_values
 
@@ -26,6 +26,7 @@ class Verb:
     function: str
     config: str
     help: str
+    options: str = ""  # the module that has the config, if it is not the function's
 
 
 VERBS = {
@@ -41,8 +42,12 @@ VERBS = {
         "MaterialiseConfig",
         "recording -> pixels on disk, verified",
     ),
-    "fit": Verb("gvf.fit", "fit", "FitConfig", "dataset + cumulant -> per-level GVFs"),
-    "label": Verb("gvf.label", "label", "LabelConfig", "GVFs -> per-level quantile labels"),
+    "fit": Verb(
+        "gvf.fit", "fit", "FitConfig", "dataset + cumulant -> per-level GVFs", "gvf.options"
+    ),
+    "label": Verb(
+        "gvf.label", "label", "LabelConfig", "GVFs -> per-level quantile labels", "gvf.options"
+    ),
     "train": Verb("learn.train", "train", "TrainConfig", "dataset + labels + method -> agent"),
     "evaluate": Verb(
         "evaluation.evaluate", "evaluate", "EvaluateConfig", "agent -> returns per level"
@@ -103,15 +108,20 @@ def _dispatch(argv: list[str]) -> int:
             _print_help(group or list(VERBS))
             return 0 if argv else 2
         wrong = " ".join(argv[:2]) if group else name
-        raise UserError(f"unknown verb {wrong!r}; `gsf --help` lists them.")
+        meant = did_you_mean(wrong, VERBS)
+        raise UserError(f"unknown verb {wrong!r}; {meant}`gsf --help` lists them.")
     rest, code = _take_option(rest, "--code", "a Python file")
     while code is not None:
         registry.allow([Path(code)])
         rest, code = _take_option(rest, "--code", "a Python file")
     verb = VERBS[name]
-    module = importlib.import_module(f"gsf.{verb.module}")
-    getattr(module, verb.function)(_parse(name, getattr(module, verb.config), rest))
+    config = _parse(name, _named(verb.options or verb.module, verb.config), rest)
+    _named(verb.module, verb.function)(config)
     return 0
+
+
+def _named(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(f"gsf.{module}"), name)
 
 
 def _parse(name: str, config: Any, argv: list[str]) -> Any:

@@ -1,5 +1,14 @@
-"""The one kind of error a user is meant to see."""
+"""The one kind of error a user is meant to see, and what they may have meant."""
+
+import difflib
+from collections.abc import Iterable
 
 
 class UserError(Exception):
     """Bad input or a bad request: the message says what was wrong and what to do about it."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A question with a space behind it, or nothing if no known word is close."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"did you mean {close[0]}? " if close else ""

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from gsf.core.errors import UserError
+from gsf.core.errors import UserError, did_you_mean
 
 Preset = Literal["smoke", "laptop", "study", "paper"]
 
@@ -79,5 +79,6 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 def preset_values(verb: str, preset: str | None) -> dict[str, Any]:
     """What a preset sets of a verb's options."""
     if preset is not None and preset not in PRESETS:
-        raise UserError(f"unknown preset {preset!r}; choose one of {', '.join(PRESETS)}.")
+        meant = did_you_mean(preset, PRESETS)
+        raise UserError(f"unknown preset {preset!r}; {meant}choose one of {', '.join(PRESETS)}.")
     return PRESETS[preset].get(verb, {}) if preset else {}

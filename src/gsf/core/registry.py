@@ -5,7 +5,6 @@ A folder is the only list of names there is: to add a thing is to add a file. Wh
 names is never run: a user has to have named the file in this process (`allow`, or any option).
 """
 
-import difflib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from gsf.core.errors import UserError
+from gsf.core.errors import UserError, did_you_mean
 from gsf.core.files import digest_file
 
 T = TypeVar("T")
@@ -98,11 +97,9 @@ class Registry(Generic[T]):
         return self._from_file(spec, _named[code], name)
 
     def _unknown(self, spec: str) -> str:
-        close = difflib.get_close_matches(spec, self.names(), n=1)
-        meant = f"did you mean {close[0]}? " if close else ""
         return (
-            f"unknown {self.what} {spec!r}; {meant}There are {', '.join(self.names())}, or your "
-            "own as file.py:Name."
+            f"unknown {self.what} {spec!r}; {did_you_mean(spec, self.names())}"
+            f"There are {', '.join(self.names())}, or your own as file.py:Name."
         )
 
     def _from_file(self, spec: str, path: Path, name: str) -> Found[T]:

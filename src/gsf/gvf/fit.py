@@ -9,93 +9,28 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
-import tyro
 
 from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory, digest, digest_file, locked
 from gsf.core.logs import console
-from gsf.core.options import Incidental, Input, require_positive
 from gsf.core.registry import Found
 from gsf.core.stage import Identity, read_manifest
 from gsf.data.dataset import Dataset
 from gsf.gvf import cumulants, td
-from gsf.gvf.cumulants import Cumulant, Rank
+from gsf.gvf.cumulants import Cumulant
 from gsf.gvf.diagnostics import diagnose, table
 from gsf.gvf.levels import check_known_levels, check_levels
 from gsf.gvf.monte_carlo import monte_carlo
+from gsf.gvf.options import FitConfig as FitConfig
 from gsf.nets import encoders
 
 Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class FitConfig:
-    """Fit per-level GVFs of a cumulant: what its discounted future sum is at every transition."""
-
-    dataset: Input[tyro.conf.Positional[Path]]
-    """A dataset directory (`gsf materialise` or `gsf data import` make one)."""
-    out: Incidental[Path]
-    """Directory of the fit to make."""
-    cumulant: str = "reward"
-    """reward, successor, action, or your own as file.py:name (docs/extending.md)."""
-    estimator: Literal["mc", "td"] = "mc"
-    """mc: sums along the logged trajectories, seconds. td: a network, the paper's way."""
-    gamma: float = 0.99
-    """Discount."""
-    rank: Rank | None = None
-    """What of the GVF is ranked: its value, the l1 norm, all components, the logged action's."""
-    seed: int = 0
-    """Of networks and sampling; mc needs it only for cumulants with random parts (successor)."""
-    bootstrap: Input[Path | None] = None
-    """mc: a td fit whose values stand in for the future behind a cut; else labels are -1 there."""
-    grad_steps: int = 5_000
-    """td: gradient steps (paper: 100,000)."""
-    batch: int = 256
-    """td: transitions per step."""
-    lr: float = 3e-4
-    """td: Adam's learning rate."""
-    target_rate: float = 0.005
-    """td: how far the target network moves in each step."""
-    encoder: str = "impala_small"
-    """td: the GVF's own encoder f': impala, impala_small, nature, or your own as file.py:name."""
-    q: bool = False
-    """td: SARSA, one output per action, ranked at the logged one (the paper's table), not V; for
-    cumulants of one component only."""
-    checkpoint_every: Incidental[int] = 500
-    """td: steps between checkpoints; the same command goes on from the last one."""
-    allow_small_levels: Incidental[bool] = False
-    """Accept declared levels without a single transition."""
-    device: Incidental[Literal["auto", "cpu", "cuda"]] = "auto"
-    """Where networks run; auto: a GPU if there is one."""
-    diagnose: Incidental[bool] = True
-    """Report correlation with the time left and predictability on held-out levels."""
-    compare: Incidental[bool] = False
-    """Instead: rank --cumulants by what their labels are worth, before any agent is trained."""
-    cumulants: Incidental[tuple[str, ...]] = ()
-    """--compare: which ones; by default all that need no file of yours."""
-    compare_rows: Incidental[int] = 100_000
-    """--compare with mc: use whole levels, drawn at random, until there are so many transitions."""
-    n_bins: Incidental[int] = 7
-    """Labels for these reports only; `gsf label` has its own."""
-
-    def __post_init__(self) -> None:
-        require_positive(self, "grad_steps", "batch", "lr", "target_rate", "checkpoint_every")
-        require_positive(self, "compare_rows", "n_bins")
-        if not 0 <= self.gamma <= 1:
-            raise UserError(f"--gamma must lie between 0 and 1, got {self.gamma}.")
-        if self.q and self.estimator != "td":
-            raise UserError("--q needs --estimator td: a logged trajectory has no other actions.")
-        if self.bootstrap and self.estimator != "mc":
-            raise UserError("--bootstrap needs --estimator mc; td bootstraps by itself.")
-        if self.estimator == "td" and self.gamma == 1:
-            raise UserError("--estimator td needs --gamma below 1.")
 
 
 def fit(config: FitConfig) -> Path:

@@ -7,17 +7,14 @@ level, NaN where ignored; values.npy, and action_values.npy of a SARSA fit, for 
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import tyro
 
 from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory, digest, digest_file
 from gsf.core.logs import console
-from gsf.core.options import Incidental, Input, require_positive
 from gsf.core.stage import Identity, read_manifest
 from gsf.data.dataset import Dataset
 from gsf.equations import (
@@ -28,36 +25,7 @@ from gsf.gvf.bins import CANDIDATE_BINS, bins_table, choose_bins
 from gsf.gvf.diagnostics import stability, time_left_correlation
 from gsf.gvf.labels import Array
 from gsf.gvf.levels import check_known_levels, check_levels
-
-
-@dataclass(frozen=True)
-class LabelConfig:
-    """Turn GVFs into labels: the bin of each value among the values of its own level."""
-
-    gvf: Input[tyro.conf.Positional[Path]]
-    """A fit (`gsf fit` makes it)."""
-    out: Incidental[Path]
-    """Directory of the labels to make."""
-    n_bins: int = 7
-    """K, the number of quantile bins."""
-    quantiles: Literal["dataset", "batch"] = "dataset"
-    """dataset: ranks among all transitions of the level. batch: training bins the values of each
-    minibatch anew, the paper's Algorithm 2 to the letter."""
-    allow_small_levels: Incidental[bool] = False
-    """Give levels with fewer than n-bins transitions the label -1 instead of refusing them."""
-    dataset: Input[Path | None] = None
-    """Where the dataset is now, if it was moved after the fit."""
-    against: Incidental[Path | None] = None
-    """Another fit of the same dataset, e.g. of another seed: report how far the labels agree."""
-    suggest_bins: Incidental[bool] = False
-    """Also print Theorem 1's terms and a suggested K."""
-    epsilon: Incidental[float] = 0.2
-    """--suggest-bins: Theorem 1's epsilon, as a share of a level's range of values."""
-
-    def __post_init__(self) -> None:
-        require_positive(self, "epsilon")
-        if self.n_bins < 2:
-            raise UserError(f"--n-bins must be at least 2, got {self.n_bins}.")
+from gsf.gvf.options import LabelConfig as LabelConfig
 
 
 def label(config: LabelConfig) -> Path:
