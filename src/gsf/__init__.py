@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gsf.core.version import __version__ as __version__
 
 _HOME = {
-    "make_env": "gsf.suites.procgen",
+    "make_env": "gsf.suites",
     "Recording": "gsf.data.recording",
     "Dataset": "gsf.data.dataset",
     "train": "gsf.learn.train",
@@ -23,7 +23,7 @@ __all__ = ["Dataset", "Recording", "evaluate", "load_agent", "make_env", "train"
 if TYPE_CHECKING:
     from gsf.data.dataset import Dataset as Dataset
     from gsf.data.recording import Recording as Recording
-    from gsf.suites.procgen import make_env as make_env
+    from gsf.suites import make_env as make_env
 
 
 class _Package(ModuleType):

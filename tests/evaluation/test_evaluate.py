@@ -14,7 +14,8 @@ from gsf.behaviour.ppo import ActorCritic
 from gsf.cli import main
 from gsf.core.errors import UserError
 from gsf.evaluation.evaluate import EvaluateConfig, evaluate, evaluate_agent, read_rows, write_rows
-from gsf.evaluation.players import RandomActor, act, find_players
+from gsf.evaluation.players import RandomActor, find_players
+from gsf.evaluation.rollout import act
 from gsf.evaluation.rows import COLUMNS
 from gsf.learn.agent import load_agent
 from gsf.reporting.returns import gather
@@ -71,7 +72,7 @@ def test_rows_do_not_depend_on_order_or_number_of_envs(mode):
 
 
 def test_sampled_actions_depend_on_the_seed():
-    one, other = (evaluate_agent(RandomActor(), "fruitbot", UNSEEN, seed=n) for n in (0, 1))
+    one, other = (evaluate_agent(RandomActor(15), "fruitbot", UNSEEN, seed=n) for n in (0, 1))
     assert one["length"].tolist() != other["length"].tolist()
 
 
@@ -83,7 +84,7 @@ def test_slots_that_are_done_are_not_asked_again():
 
 
 def test_random_play_takes_every_action_equally_often():
-    actions = RandomActor().act(np.zeros(0), "greedy", (np.arange(1500) + 0.5) / 1500)
+    actions = RandomActor(15).act(np.zeros(0), "greedy", (np.arange(1500) + 0.5) / 1500)
     assert np.bincount(actions).tolist() == [100] * 15
 
 
@@ -131,7 +132,7 @@ def test_threads_and_neighbours_change_values_by_rounding_only(run):
         for threads, size in ((1, 21), (2, 21), (1, 5), (2, 7)):
             torch.set_num_threads(threads)
             for at in range(0, 21, size):
-                act(recorded, obs[at : at + size], "greedy", uniform[at : at + size])
+                act(recorded, obs[at : at + size], "greedy", uniform[at : at + size], 15)
             values.append(np.stack([recorded.scores[image.tobytes()] for image in obs]))
     finally:
         torch.set_num_threads(before)
@@ -256,7 +257,7 @@ def test_rows_of_another_agent_of_the_same_name_are_refused(run, rows, tmp_path)
 
 
 def test_a_behaviour_policy_samples_or_takes_its_best(tmp_path):
-    net = ActorCritic("impala_small", 15)
+    net = ActorCritic("impala_small", (64, 64, 3), 15)
     with torch.no_grad():
         net.policy.weight.zero_()
         net.policy.bias.copy_(torch.tensor([0.0] * 7 + [5.0] + [0.0] * 7))

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from gsf.core.errors import UserError
-from gsf.suites.procgen import GAMES, make_env
+from gsf.suites import make_env
+from gsf.suites.procgen import GAMES
 
 
 def play(env, actions):

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gsf.core.errors import UserError
-from gsf.suites.procgen import GAMES
 
 Preset = Literal["smoke", "laptop", "study", "paper"]
 
@@ -51,7 +50,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "run": {
             "preset": "paper",
             "out": Path("results/paper"),
-            "games": tuple(GAMES),
+            "games": ("all",),
             "seeds": 5,
             "methods": ("all",),
         },

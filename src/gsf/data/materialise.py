@@ -1,7 +1,7 @@
 """Stage: recording -> pixel dataset, replayed in a stream and verified on the way.
 
 In: a recording (file or the name of a shipped one). Out: a dataset directory, whole or not at all.
-Memory does not grow with the recording's length. Needs Procgen, not torch.
+Memory does not grow with the recording's length. Needs the suite, not torch.
 """
 
 import os
@@ -20,7 +20,7 @@ from gsf.core.options import Incidental, Input, require_positive
 from gsf.core.stage import Identity
 from gsf.data.format import DatasetWriter, Rows
 from gsf.data.recording import Block, Recording, Replay, Take
-from gsf.suites.procgen import N_ACTIONS, OBS_SHAPE
+from gsf.suites import facts_of
 
 _ROW = np.dtype(
     [
@@ -44,7 +44,7 @@ class MaterialiseConfig:
     transitions: int | None = None
     """Only so many, of the first env slots over the whole time, so that epsilon keeps its range."""
     threads: Incidental[int | None] = None
-    """Procgen's threads; the result does not depend on it. Default: one per core."""
+    """The env's threads; the result does not depend on it. Default: one per core."""
 
     def __post_init__(self) -> None:
         require_positive(self, "transitions")
@@ -59,12 +59,13 @@ def materialise(config: MaterialiseConfig) -> Path:
     n = config.transitions or len(recording)
     recording = recording.cut(n)
     kept = _kept_steps(recording.takes, dropped=len(recording) - n)
+    facts = facts_of(recording.game)
     with (
         DatasetWriter(
             config.out,
             name=recording.game,
-            obs_shape=OBS_SHAPE,
-            n_actions=N_ACTIONS,
+            obs_shape=facts.obs_shape,
+            n_actions=len(facts.actions),
             levels=recording.levels,
             region_frames=kept,
         ) as writer,

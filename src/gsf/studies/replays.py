@@ -15,7 +15,7 @@ from gsf.core.stage import read_manifest
 from gsf.data.format import read_facts
 from gsf.data.recording import Recording, Replay, Take
 from gsf.gvf.monte_carlo import monte_carlo
-from gsf.suites.procgen import make_env
+from gsf.suites import make_env
 
 Array = NDArray[Any]
 

@@ -39,7 +39,7 @@ from gsf.learn.train import TrainConfig, train
 from gsf.reporting import stats
 from gsf.reporting.returns import gather
 from gsf.reporting.scores import scores
-from gsf.suites.procgen import GAMES, find_game
+from gsf.suites import find_game, known_facts
 from gsf.sweep import tune
 from gsf.sweep.workers import run_all
 
@@ -302,7 +302,7 @@ def _do(jobs: Sequence[Job], config: RunConfig) -> dict[Job, str]:
 
 def _recordings(config: RunConfig) -> dict[str, str]:
     """Game -> recording, of the games asked for."""
-    given = config.recordings or tuple(p.stem for p in list_shipped() if p.stem in GAMES)
+    given = config.recordings or tuple(p.stem for p in list_shipped() if known_facts(p.stem))
     found: dict[str, str] = {}
     for name in given:
         game = Recording.load(name).game
