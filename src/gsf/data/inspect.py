@@ -13,7 +13,7 @@ from gsf.core.logs import console, progress
 from gsf.data.dataset import verify_dataset
 from gsf.data.format import read_facts
 from gsf.data.recording import Recording, Replay, concatenate, find_recording, list_shipped
-from gsf.suites import facts_of, find_game
+from gsf.suites import facts_of, find_game, known_facts
 
 
 @dataclass(frozen=True)
@@ -144,18 +144,29 @@ def _words(facts: dict[str, Any]) -> str:
 
 def _describe_dataset(path: Path) -> dict[str, Any]:
     manifest = read_facts(path)
-    shown = ("name", "n", "n_frames", "obs_shape", "n_actions", "episodes", "mean_return")
+    shown = ("name", "n", "n_frames", "obs_shape", "episodes", "mean_return")
     levels = manifest["levels"]
     return (
         {"dataset": path}
         | {name: manifest.get(name) for name in shown}
         | {
+            "actions": _actions(manifest),
             "levels": f"{len(levels)} ({levels[0]}..{levels[-1]})",
             "made of": manifest["inputs"],
             "pixels match": manifest.get("pixels_match", "not from a recording"),
             "digest": manifest["digest"],
         }
     )
+
+
+def _actions(manifest: dict[str, Any]) -> str:
+    """How many there are, how many of them differ, and which of the suite's they are."""
+    ids, facts = manifest.get("actions"), known_facts(manifest["name"])
+    if ids is None or facts is None:
+        return str(manifest["n_actions"])
+    distinct = len(set(facts.action_classes[ids].tolist()))
+    named = ", ".join(facts.actions[i] for i in ids)
+    return f"{len(ids)}, {distinct} of them distinct, of the suite's {len(facts.actions)}: {named}"
 
 
 def verify(config: VerifyConfig) -> None:

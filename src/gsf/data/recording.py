@@ -89,19 +89,26 @@ class Recording:
             )
         if transitions == len(self):
             return self
-        kept = []
-        for take in self.takes:
-            share = transitions * take.actions.size / len(self)
-            n = int(np.ceil(round(share / take.n_steps, 9)))
-            kept.append(
-                replace(
-                    take,
-                    actions=take.actions[:, :n],
-                    logic=take.logic[:, :n],
-                    pixels=take.pixels[:, :n],
-                    returns={},  # known of the whole only; a replay tells those of the cut
-                )
+        shares = (transitions * take.actions.size / len(self) for take in self.takes)
+        per_slot = (take.n_steps for take in self.takes)
+        return self.first_slots(
+            [int(np.ceil(round(share / n, 9))) for share, n in zip(shares, per_slot, strict=True)]
+        )
+
+    def first_slots(self, counts: Sequence[int]) -> Self:
+        """So many of each take."""
+        kept = (
+            take
+            if n == take.n_envs
+            else replace(
+                take,
+                actions=take.actions[:, :n],
+                logic=take.logic[:, :n],
+                pixels=take.pixels[:, :n],
+                returns={},  # known of the whole only; a replay tells those of the cut
             )
+            for take, n in zip(self.takes, counts, strict=True)
+        )
         return replace(self, takes=tuple(kept))
 
     def to_bytes(self) -> bytes:

@@ -184,8 +184,8 @@ def _fits(manifest: Mapping[str, Any]) -> bool:
     facts = known_facts(manifest["game"])
     if facts is None or facts.obs_shape != tuple(manifest["obs_shape"]):
         return False
-    ids = manifest.get("actions") or range(manifest["n_actions"])
-    return len(ids) == len(facts.actions) or list(ids) == facts.distinct_actions.tolist()
+    n_actions, ids = len(facts.actions), manifest.get("actions")
+    return bool(manifest["n_actions"] == n_actions if ids is None else max(ids) < n_actions)
 
 
 def _tensors(*modules: Any) -> list[Any]:

@@ -18,6 +18,7 @@ from gsf.suites import facts_of, find_game, make_env
 
 Split = Literal["seen", "validation", "unseen"]
 SPLITS: tuple[Split, ...] = get_args(Split)
+MOST_TRIED = 100  # candidates for each level of a split
 N_ENVS = 64  # levels whose play is compared at once
 
 
@@ -50,7 +51,10 @@ def _unlike(
     """n levels from `first` on, without those that play like one of `avoided`."""
     known = set(_plays(game, avoided, difficulty))
     kept: list[int] = []
+    last = first + MOST_TRIED * n
     while len(kept) < n:
+        if first >= last:
+            raise UserError(f"hardly a level of {game} does not play like a training level.")
         candidates = range(first, first + n - len(kept))
         plays = _plays(game, tuple(candidates), difficulty)
         kept += [level for level, play in zip(candidates, plays, strict=True) if play not in known]

@@ -54,6 +54,8 @@ class FitValues:
                 "per observation, such as that of the reward."
             )
         self.digest: str = manifest["digest"]
+        if facts["config"].get("levels"):
+            raise UserError(f"{dataset} holds some levels only; give a fit of all of them.")
         kept = facts["config"].get("transitions")
         cut = recording.cut(kept) if kept else recording
         slots = [(take, slot) for take, x in enumerate(cut.takes) for slot in range(x.n_envs)]

@@ -6,7 +6,8 @@ of games are read without what it takes to play them.
 """
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -100,6 +101,19 @@ class Suite:
     def first_level(self, split: str) -> int:
         """Where the levels of `validation` or `unseen` begin."""
         return self.first_validation if split == "validation" else self.first_unseen
+
+
+def turns(levels: Levels, n_envs: int, seed: int) -> list[Iterator[int]]:
+    """The levels of each slot, without an end: as `LevelEnv` has them, for suites that follow."""
+    if not isinstance(levels, range):
+        return [itertools.cycle(levels[slot::n_envs]) for slot in range(n_envs)]
+    rngs = np.random.default_rng(seed).spawn(n_envs)
+    return [_draws(levels, rng) for rng in rngs]
+
+
+def _draws(levels: range, rng: np.random.Generator) -> Iterator[int]:
+    while True:
+        yield levels[int(rng.integers(len(levels)))]
 
 
 REGISTRY: Registry[Suite] = Registry("suite", "gsf.suites", lambda x: isinstance(x, Suite))
