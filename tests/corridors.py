@@ -1,4 +1,4 @@
-"""A suite of one's own: corridors to walk along, to the end that is lit."""
+"""Corridors to walk along, to the end that is lit."""
 
 import gymnasium
 import numpy as np
@@ -9,9 +9,8 @@ LENGTH, MOST_STEPS = 12, 30
 
 
 class Corridors(gymnasium.vector.VectorEnv):
-    metadata = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}  # noqa: RUF012
-
     def __init__(self, game, levels, n_envs, seed, *, difficulty=None, threads=None, copy=True):
+        self.metadata = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
         self.num_envs = n_envs
         self._turns = turns(levels, n_envs, seed)  # the levels of each slot
         self._walls = np.zeros((n_envs, LENGTH, LENGTH, 3), np.uint8)

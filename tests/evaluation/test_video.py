@@ -8,7 +8,7 @@ from gsf.cli import main
 from gsf.core.errors import UserError
 from gsf.evaluation.evaluate import evaluate_agent
 from gsf.evaluation.players import Player, RandomActor
-from gsf.evaluation.video import Film, PlayConfig, play
+from gsf.evaluation.video import PlayConfig, Video, play
 from gsf.suites.procgen import make_env
 from players import HashAgent, train_run, write_dataset
 
@@ -18,7 +18,7 @@ RANDOM = {"agent": "random", "game": "starpilot", "level": 1_000_003}
 def episode(actor, tmp_path, **options):
     player = Player(actor, "starpilot", "mine", seed=2, step=0, identity="")
     config = PlayConfig("mine", 1_000_003, tmp_path / "video.gif", fps=5, scale=2, **options)
-    return Film(player, config)
+    return Video(player, config)
 
 
 @pytest.mark.parametrize("mode", ["greedy", "sampled"])

@@ -10,6 +10,7 @@ import tiny
 from corridors import LENGTH, MOST_STEPS, corridors
 from gsf import suites
 from gsf.behaviour.collect import CollectConfig
+from gsf.core import registry
 from gsf.core.errors import UserError
 from gsf.evaluation.evaluate import EvaluateConfig, evaluate, evaluate_agent
 from gsf.evaluation.splits import split_levels
@@ -23,7 +24,11 @@ GAME = f"{FILE}:corridors/corridor"
 
 @pytest.fixture(autouse=True)
 def forget(monkeypatch):
-    monkeypatch.setattr(suites, "_of_files", {})
+    monkeypatch.setattr(registry, "_named", {})
+
+
+def add(monkeypatch, *others):
+    monkeypatch.setattr(suites.REGISTRY, "of_files", lambda: list(others))
 
 
 class Walker:
@@ -62,8 +67,8 @@ def test_what_is_not_there_is_said(name, message):
 
 def test_two_suites_may_have_games_of_one_name(monkeypatch):
     twin = Suite("twin", {"coinrun": Game((8, 8, 3), ("go",))}, corridors.make_env)
-    monkeypatch.setitem(suites._of_files, "twin", twin)
-    with pytest.raises(UserError, match="a game of procgen and of twin; say which: procgen/"):
+    add(monkeypatch, twin)
+    with pytest.raises(UserError, match="a game of twin and of procgen; say which: twin/"):
         find_game("coinrun")
 
 
@@ -113,9 +118,14 @@ def test_a_game_of_few_levels_has_no_unseen_ones(monkeypatch):
         return corridors.make_env(game, [1] * len(levels), *arguments, **options)
 
     suite = Suite("same", {"only": corridors.games["corridor"]}, same)
-    monkeypatch.setitem(suites._of_files, "same", suite)
+    add(monkeypatch, suite)
     with pytest.raises(UserError, match="hardly a level of only"):
         split_levels("only", "unseen", 2)
+
+
+def test_the_page_shows_this_suite():
+    page = (FILE.parents[1] / "docs" / "extending.md").read_text()
+    assert f"```python\n# corridors.py\n{FILE.read_text()}```" in page
 
 
 def test_env_options_reach_the_suite():

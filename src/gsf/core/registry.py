@@ -97,6 +97,11 @@ class Registry(Generic[T]):
             )
         return self._from_file(spec, _named[code], name)
 
+    def of_files(self) -> list[T]:
+        """Those in the files that the user has named in this process."""
+        modules = [_run(path) for path in _named.values()]
+        return [x for module in modules for x in vars(module).values() if self._accepts(x)]
+
     def _unknown(self, spec: str) -> str:
         close = difflib.get_close_matches(spec, self.names(), n=1)
         meant = f"did you mean {close[0]}? " if close else ""

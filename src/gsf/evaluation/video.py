@@ -75,15 +75,15 @@ def play(config: PlayConfig) -> Path:
         dataset=config.dataset,
         device=config.device,
     )[0]
-    film = Film(player, config)
+    video = Video(player, config)
     write = _write_mp4 if config.out.suffix == ".mp4" else _write_gif
     with _aside(config.out) as aside:
-        write(aside, film.frames(), config.fps)
-    print(f"{config.out}: {player.method} on {player.game} level {config.level}, {film.result}")
+        write(aside, video.frames(), config.fps)
+    print(f"{config.out}: {player.method} on {player.game} level {config.level}, {video.result}")
     return config.out
 
 
-class Film:
+class Video:
     """One episode; `frames` plays it, the rest says how it went."""
 
     def __init__(self, player: Player, config: PlayConfig) -> None:

@@ -117,26 +117,26 @@ def _draws(levels: range, rng: np.random.Generator) -> Iterator[int]:
 
 
 REGISTRY: Registry[Suite] = Registry("suite", "gsf.suites", lambda x: isinstance(x, Suite))
-_of_files: dict[str, Suite] = {}  # that were named in this process
+
+
+def all_suites() -> list[Suite]:
+    """Those that are installed, and those of files that were named in this process."""
+    installed = [REGISTRY.find(name).value for name in REGISTRY.names()]
+    return list({suite.name: suite for suite in [*REGISTRY.of_files(), *installed]}.values())
 
 
 def find_game(spec: str) -> tuple[Suite, str]:
     """The suite of a game, and the game's own name; one sentence if there is no such game."""
     owner, _, name = spec.rpartition("/")
-    if owner:
-        found = REGISTRY.find(owner)
-        suites = {found.name: found.value}
-        _of_files.update({} if found.code is None else suites)
-    else:
-        suites = {n: REGISTRY.find(n).value for n in REGISTRY.names()} | _of_files
-    having = [suite for suite in suites.values() if name in suite.games]
+    suites = [REGISTRY.find(owner).value] if owner else all_suites()
+    having = [suite for suite in suites if name in suite.games]
     if len(having) > 1:
         raise UserError(
             f"{name} is a game of {' and of '.join(s.name for s in having)}; "
             f"say which: {having[0].name}/{name}."
         )
     if not having:
-        known = [game for suite in suites.values() for game in suite.games]
+        known = [game for suite in suites for game in suite.games]
         close = difflib.get_close_matches(name, known, n=1)
         meant = f"did you mean {close[0]}? " if close else ""
         raise UserError(
