@@ -99,7 +99,7 @@ class Registry(Generic[T]):
 
     def of_files(self) -> list[T]:
         """Those in the files that the user has named in this process."""
-        modules = [_run(path) for path in _named.values()]
+        modules = [_run(path) for path in list(_named.values()) if path.is_file()]
         return [x for module in modules for x in vars(module).values() if self._accepts(x)]
 
     def _unknown(self, spec: str) -> str:

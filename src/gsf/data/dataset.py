@@ -1,6 +1,6 @@
 """Transitions on disk, opened: batches, windows and episodes, however much larger than memory.
 
-gsf/layout.py says what the files are. A batch never crosses an episode, and a transition whose
+format.py says what the files are. A batch never crosses an episode, and a transition whose
 next observation was never shown has has_next False and its own observation in next_obs.
 """
 

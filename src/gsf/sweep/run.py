@@ -39,7 +39,7 @@ from gsf.learn.train import TrainConfig, train
 from gsf.reporting import stats
 from gsf.reporting.returns import gather
 from gsf.reporting.scores import scores
-from gsf.suites import find_game, known_facts
+from gsf.suites import all_suites, find_game, known_facts
 from gsf.sweep import tune
 from gsf.sweep.workers import run_all
 
@@ -61,7 +61,7 @@ class RunConfig:
     preset: Preset = "laptop"
     """Sizes of every stage: smoke (a minute), laptop (15 minutes), study (CPU days), paper."""
     games: tuple[str, ...] = ()
-    """Games; by default all with a shipped recording."""
+    """Games (`all` for every one); by default those with a shipped recording."""
     methods: tuple[str, ...] = ("bc", "cql", "gsf-reward")
     """Methods (`all` for every one); your own as file.py:Name, gsf-file.py:cumulant."""
     seeds: int = 1
@@ -311,7 +311,7 @@ def _recordings(config: RunConfig) -> dict[str, str]:
                 f"{found[game]} and {name} are both of {game}; `gsf data join` makes them one."
             )
         found[game] = name
-    games = config.games or tuple(found)
+    games = _all_games() if config.games == ("all",) else config.games or tuple(found)
     if not games:
         raise UserError("no recordings are shipped with this build; name some with --recordings.")
     for game in games:
@@ -322,6 +322,11 @@ def _recordings(config: RunConfig) -> dict[str, str]:
                 "and name it with --recordings."
             )
     return {game: found[game] for game in games}
+
+
+def _all_games() -> tuple[str, ...]:
+    """Those that can be recorded, of all suites."""
+    return tuple(game for suite in all_suites() if suite.replays_with for game in suite.games)
 
 
 def _reference_rows(config: RunConfig, game: str, recording: str) -> None:
