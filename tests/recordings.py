@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gsf.data.recording import BLOCK, Recorder, Recording, play
+from gsf.data.recording import BLOCK, Recorder, Recording, play_blocks
 from gsf.suites.procgen import make_env
 
 
@@ -10,7 +10,7 @@ def record(game="coinrun", n_steps=BLOCK + 76, n_envs=3, seed=4, levels=range(20
     env = make_env(game, levels, n_envs, seed, copy=False)
     rng = np.random.default_rng(seed)
     recorder = Recorder(n_envs)
-    for block in play(env, lambda t, obs: rng.integers(0, 15, n_envs), n_steps):
+    for block in play_blocks(env, lambda t, obs: rng.integers(0, 15, n_envs), n_steps):
         recorder.add(block)
     take = recorder.finish(env, policy={"algorithm": "random"}, epsilon={"rule": "random"})
     return Recording(game, "easy", (take,))

@@ -41,8 +41,7 @@ def evaluation_rows(
     score = np.clip(skill + difficulty + rng.normal(0, 0.2, shape), -0.1, 1).ravel()
     rows = grid.to_frame(index=False)
     low, high = (
-        rows["game"].map({g: getattr(GAMES[g], name) for g in games}).to_numpy()
-        for name in ("score_min", "score_max")
+        rows["game"].map({g: GAMES[g].score_range[end] for g in games}).to_numpy() for end in (0, 1)
     )
     rows["return"] = low + score * (high - low)
     rows["level"] += rows["split"].map(FIRST_LEVEL)

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from gsf.nets.encoders import encoder as encoder
     from gsf.reporting.report import ReportConfig as ReportConfig
     from gsf.reporting.report import report as report
-    from gsf.suites.procgen import make_env as make_env
-    from gsf.sweep.run import RunConfig as RunConfig
+    from gsf.suites import make_env as make_env
     from gsf.sweep.run import run as run
+    from gsf.sweep.settings import RunConfig as RunConfig
 
 _HOMES = {
     "behaviour.collect": ("CollectConfig", "collect"),
@@ -59,8 +59,9 @@ _HOMES = {
     "learn.train": ("TrainConfig", "train"),
     "nets.encoders": ("encoder",),
     "reporting.report": ("ReportConfig", "report"),
-    "suites.procgen": ("make_env",),
-    "sweep.run": ("RunConfig", "run"),
+    "suites": ("make_env",),
+    "sweep.run": ("run",),
+    "sweep.settings": ("RunConfig",),
 }
 _home = {name: f"gsf.{module}" for module, names in _HOMES.items() for name in names}
 __all__ = sorted(_home)

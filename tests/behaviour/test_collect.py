@@ -194,7 +194,7 @@ def test_random_play_is_uniform_and_replays(tmp_path):
 @pytest.mark.parametrize(("epsilon", "last"), [("decay", 0.01), ("literal", 0.1)])
 def test_exploration_follows_the_schedule(tmp_path, epsilon, last):
     """A policy that always does 3 shows how often another action was drawn."""
-    net = ActorCritic("nature", 15)
+    net = ActorCritic("nature", (64, 64, 3), 15)
     with torch.no_grad():
         net.policy.weight.zero_()
         net.policy.bias.zero_()

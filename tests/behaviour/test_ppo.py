@@ -112,7 +112,7 @@ def test_rewards_are_scaled_by_the_std_of_the_return_so_far():
 @pytest.mark.parametrize("encoder", ["impala", "impala_small", "nature"])
 def test_the_first_policy_is_close_to_uniform(encoder):
     obs = torch.randint(0, 256, (5, 64, 64, 3), dtype=torch.uint8)
-    logits, value = ActorCritic(encoder, 15)(obs)
+    logits, value = ActorCritic(encoder, (64, 64, 3), 15)(obs)
     assert logits.shape == (5, 15)
     assert value.shape == (5,)
     assert entropy(logits).item() == pytest.approx(math.log(15), abs=0.01)

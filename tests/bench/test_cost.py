@@ -4,13 +4,12 @@ import pytest
 from gsf.bench.cost import BenchCostConfig, bench_cost, pass_flops
 from gsf.core.errors import UserError
 from gsf.nets.encoders import Encoder
-from gsf.suites.procgen import OBS_SHAPE
 
 
 def test_a_forward_pass_has_the_operations_of_its_layers():
     convolutions = 15 * 15 * 32 * (8 * 8 * 3) + 6 * 6 * 64 * (4 * 4 * 32) + 4 * 4 * 64 * (9 * 64)
     layers = 1024 * 256 + 256 * 256 + 256 * 256
-    found = pass_flops(Encoder(OBS_SHAPE, "nature"))
+    found = pass_flops(Encoder((64, 64, 3), "nature"), (64, 64, 3))
     assert found["forward"] == 2 * (convolutions + layers)
     # backward: once more for the inputs of all layers but the first, once for all weights
     first = 15 * 15 * 32 * (8 * 8 * 3)

@@ -18,7 +18,7 @@ import gsf.data.format
 from episodes import write_episodes
 from gsf.core.errors import UserError
 from gsf.data.dataset import Batch, Dataset, DatasetWriter, verify_dataset
-from gsf.data.format import COLUMNS
+from gsf.data.format import COLUMN_DTYPES
 
 LENGTHS = (5, 3, 1, 4, 6, 2, 7, 3)  # what write_episodes does by default
 
@@ -29,7 +29,7 @@ def ds(tmp_path_factory):
 
 
 def stored(ds: Dataset) -> dict[str, np.ndarray]:
-    return {name: np.load(ds.path / f"{name}.npy") for name in ("obs", *COLUMNS)}
+    return {name: np.load(ds.path / f"{name}.npy") for name in ("obs", *COLUMN_DTYPES)}
 
 
 def assert_batch_is_rows(batch: Batch, files: dict[str, np.ndarray], last: dict[int, int]) -> None:
@@ -274,7 +274,7 @@ def test_faults_are_found_across_the_parts_that_are_checked_at_once(tmp_path, mo
             Dataset.open(path)
 
 
-@pytest.mark.parametrize("name", ["obs", *COLUMNS])
+@pytest.mark.parametrize("name", ["obs", *COLUMN_DTYPES])
 def test_verify_names_what_is_damaged(name, tmp_path):
     path = write_episodes(tmp_path / "ds").path
     verify_dataset(path)

@@ -15,7 +15,7 @@ from minari.data_collector import EpisodeBuffer
 from episodes import write_episodes
 from gsf.core.errors import UserError
 from gsf.data.dataset import Dataset, verify_dataset
-from gsf.data.format import COLUMNS
+from gsf.data.format import COLUMN_DTYPES
 from gsf.data.importers import ExportConfig, ImportConfig, export_data, import_data
 
 
@@ -260,7 +260,7 @@ def test_import_again(sites, tmp_path, capsys):
 
 
 def assert_same(one: Dataset, two: Dataset) -> None:
-    for name in ("obs", *COLUMNS):
+    for name in ("obs", *COLUMN_DTYPES):
         assert np.array_equal(getattr(one, name), getattr(two, name)), name
     assert (one.name, one.levels, one.n_actions) == (two.name, two.levels, two.n_actions)
 

@@ -15,7 +15,7 @@ from gsf.core.errors import UserError
 from gsf.data.dataset import Dataset
 from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.data.recording import Recording, concatenate
-from gsf.suites.procgen import make_env
+from gsf.suites.procgen import GAMES, make_env
 from recordings import record
 
 
@@ -36,7 +36,8 @@ def test_rows_are_what_the_env_showed(recording, file, tmp_path):
     take = recording.takes[0]
     assert len(ds) == take.actions.size == 1600
     assert list(ds.levels) == list(range(6))
-    assert ds.n_actions == 15
+    classes = GAMES["fruitbot"].action_classes
+    assert ds.n_actions == len(ds.manifest["actions"]) == 4
     assert ds.manifest["pixels_match"] is True
     assert ds.manifest["mean_return"] == pytest.approx(take.returns["mean_return"])
     env = make_env("fruitbot", range(6), 4, take.seed)
@@ -49,7 +50,7 @@ def test_rows_are_what_the_env_showed(recording, file, tmp_path):
         batch = ds.gather(rows)
         assert np.array_equal(batch.obs.numpy(), obs)
         obs, reward, terminated, truncated, info = env.step(action)
-        assert batch.action.tolist() == action.tolist()
+        assert batch.action.tolist() == classes[action].tolist()
         assert batch.reward.tolist() == reward.tolist()
         assert batch.level.tolist() == level.tolist()
         assert batch.terminated.tolist() == terminated.tolist()
@@ -75,6 +76,60 @@ def test_a_cut_is_exact_and_covers_the_whole_time(file, tmp_path):
         assert np.array_equal(getattr(part, name), getattr(whole, name)[:1000])
     assert np.array_equal(part.obs, whole.obs[:1000])
     assert not part.has_next[999]
+
+
+def test_distinct_actions_of_a_shipped_recording_are_all_of_them_mapped_down(tmp_path):
+    made = {
+        which: Dataset.open(
+            materialise(
+                MaterialiseConfig(
+                    "coinrun-early", tmp_path / which, transitions=3000, actions=which
+                )
+            )
+        )
+        for which in ("distinct", "all")
+    }
+    mapped, every = made["distinct"], made["all"]
+    assert (mapped.n_actions, every.n_actions) == (6, 15)
+    assert every.manifest["actions"] == list(range(15))
+    for name in ("obs", "reward", "level", "t", "episode", "terminated", "has_next"):
+        assert np.array_equal(getattr(mapped, name), getattr(every, name))
+    played = np.array(mapped.manifest["actions"])[mapped.action]
+    classes = GAMES["coinrun"].action_classes
+    assert np.array_equal(classes[played], classes[every.action])
+    assert len(set(every.action)) == 15
+    assert mapped.digest != every.digest
+
+
+def episodes_of(ds):
+    """What an episode is to a learner, whatever its place in the dataset."""
+    for start, stop in ds.episodes():
+        frames = ds.obs[ds.frame[start] : ds.frame[stop - 1] + 1]
+        level = ds.levels[ds.level[start]]
+        columns = (ds.action, ds.reward, ds.terminated, ds.truncated, ds.has_next)
+        yield level, frames.tobytes(), *(column[start:stop].tobytes() for column in columns)
+
+
+def test_the_first_levels_are_whole_and_alone(file, tmp_path):
+    whole = Dataset.open(materialise(MaterialiseConfig(str(file), tmp_path / "whole")))
+    config = MaterialiseConfig(str(file), tmp_path / "two", levels=2)
+    two = Dataset.open(materialise(config))
+    assert list(two.levels) == [0, 1]
+    wanted = [episode for episode in episodes_of(whole) if episode[0] < 2]
+    assert list(episodes_of(two)) == wanted
+    assert 5 < len(wanted) < two.manifest["n"] < 1600
+    part = Dataset.open(
+        materialise(replace(config, out=tmp_path / "part", transitions=len(two) // 2))
+    )
+    assert len(part) == len(two) // 2
+    assert np.array_equal(part.obs, two.obs[: len(part)])
+    assert list(episodes_of(part))[:-1] == wanted[: len(part.episodes()) - 1]
+    for wrong, message in [
+        ({"levels": 7}, "cannot take 7 levels of a recording that has 6"),
+        ({"transitions": len(two) + 1}, "cannot take"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            materialise(replace(config, out=tmp_path / "no", **wrong))
 
 
 def test_more_than_was_recorded_cannot_be_had(file, tmp_path):

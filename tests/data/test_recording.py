@@ -15,7 +15,7 @@ from gsf.data.recording import (
     Replay,
     concatenate,
     list_shipped,
-    play,
+    play_blocks,
 )
 from gsf.suites.procgen import make_env
 from recordings import record
@@ -109,14 +109,14 @@ def test_a_recorder_can_be_saved_between_blocks(recording):
     env = make_env("starpilot", range(20), 3, 4, copy=False)
     actions = recording.takes[0].actions
     recorder = Recorder(3)
-    for block in play(env, lambda t, obs: actions[t], BLOCK):
+    for block in play_blocks(env, lambda t, obs: actions[t], BLOCK):
         at_boundary = recorder.add(block)
     assert at_boundary
     saved, env_state = recorder.state_dict(), env.state_dict()
     later, env = Recorder(3), make_env("starpilot", range(20), 3, 4, copy=False)
     later.load_state_dict(saved)
     env.load_state_dict(env_state)
-    for block in play(env, lambda t, obs: actions[t], len(actions), start=BLOCK):
+    for block in play_blocks(env, lambda t, obs: actions[t], len(actions), start=BLOCK):
         later.add(block)
     take = later.finish(env, policy={"algorithm": "random"}, epsilon={"rule": "random"})
     assert same(replace(recording, takes=(take,)), recording)
@@ -177,7 +177,7 @@ def test_every_shipped_recording_is_of_the_policy_shipped_with_it():
 def test_play_on_a_list_of_levels_cannot_be_recorded():
     env = make_env("coinrun", [5, 6], 2, 0)
     recorder = Recorder(2)
-    for block in play(env, lambda t, obs: np.zeros(2), 3):
+    for block in play_blocks(env, lambda t, obs: np.zeros(2), 3):
         recorder.add(block)
     with pytest.raises(UserError, match="only play on a range"):
         recorder.finish(env)

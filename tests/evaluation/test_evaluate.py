@@ -13,13 +13,18 @@ from gsf.behaviour.policy import save_policy
 from gsf.behaviour.ppo import ActorCritic
 from gsf.cli import main
 from gsf.core.errors import UserError
+from gsf.data.dataset import Dataset
+from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.evaluation.evaluate import EvaluateConfig, evaluate, evaluate_agent, read_rows, write_rows
-from gsf.evaluation.players import RandomActor, act, find_players
+from gsf.evaluation.players import RandomActor, find_players
+from gsf.evaluation.rollout import act, rollout
 from gsf.evaluation.rows import COLUMNS
 from gsf.learn.agent import load_agent
 from gsf.reporting.returns import gather
+from gsf.suites import facts_of
 from gsf.suites.procgen import make_env
 from players import LEVELS, HashAgent, train_run, write_dataset
+from recordings import record
 
 GAME = "starpilot"  # short whatever one does
 FEW = {"n_seen": 3, "n_validation": 0, "n_unseen": 1, "device": "cpu"}
@@ -71,7 +76,7 @@ def test_rows_do_not_depend_on_order_or_number_of_envs(mode):
 
 
 def test_sampled_actions_depend_on_the_seed():
-    one, other = (evaluate_agent(RandomActor(), "fruitbot", UNSEEN, seed=n) for n in (0, 1))
+    one, other = (evaluate_agent(RandomActor(15), "fruitbot", UNSEEN, seed=n) for n in (0, 1))
     assert one["length"].tolist() != other["length"].tolist()
 
 
@@ -83,7 +88,7 @@ def test_slots_that_are_done_are_not_asked_again():
 
 
 def test_random_play_takes_every_action_equally_often():
-    actions = RandomActor().act(np.zeros(0), "greedy", (np.arange(1500) + 0.5) / 1500)
+    actions = RandomActor(15).act(np.zeros(0), "greedy", (np.arange(1500) + 0.5) / 1500)
     assert np.bincount(actions).tolist() == [100] * 15
 
 
@@ -131,7 +136,7 @@ def test_threads_and_neighbours_change_values_by_rounding_only(run):
         for threads, size in ((1, 21), (2, 21), (1, 5), (2, 7)):
             torch.set_num_threads(threads)
             for at in range(0, 21, size):
-                act(recorded, obs[at : at + size], "greedy", uniform[at : at + size])
+                act(recorded, obs[at : at + size], "greedy", uniform[at : at + size], 15)
             values.append(np.stack([recorded.scores[image.tobytes()] for image in obs]))
     finally:
         torch.set_num_threads(before)
@@ -148,6 +153,26 @@ def test_an_agent_that_acts_wrongly_is_told(actions):
 
     with pytest.raises(UserError, match=r"one action in 0\.\.14 for each"):
         evaluate_agent(Wrong(), "fruitbot", [1, 2])
+
+
+def test_an_agent_of_distinct_actions_plays_the_suites_ids(tmp_path):
+    game = "fruitbot"
+    recording = tmp_path / "play.gsfrec"
+    record(game, n_steps=60, n_envs=2, levels=range(4)).save(recording)
+    data = materialise(MaterialiseConfig(str(recording), tmp_path / "dataset"))
+    run = train_run(Dataset.open(data), tmp_path / "run")
+    ids = facts_of(game).distinct_actions
+    agent = load_agent(run)
+    assert agent.n_actions == len(ids) == 4
+    obs, rng = make_env(game, range(4), 8, seed=0).reset()[0], np.random.default_rng(0)
+    for uniform in rng.random((20, 8)):
+        chosen = agent.choose(obs, "sampled", uniform)
+        assert agent.act(obs, "sampled", uniform).tolist() == ids[chosen].tolist()
+    played = list(rollout(agent, game, [3], "sampled", seed=1))
+    assert {int(step.action[0]) for step in played} == set(ids.tolist()) == {1, 4, 7, 9}
+    assert find_players(str(run))[0].actor.actions == tuple(ids)
+    rows = evaluate(EvaluateConfig(str(run), splits=("seen",), n_seen=1, device="cpu"))
+    assert rows["length"].tolist()[1] > 1
 
 
 def test_rows_of_a_run_are_written_and_found_by_the_report(run, rows):
@@ -256,7 +281,7 @@ def test_rows_of_another_agent_of_the_same_name_are_refused(run, rows, tmp_path)
 
 
 def test_a_behaviour_policy_samples_or_takes_its_best(tmp_path):
-    net = ActorCritic("impala_small", 15)
+    net = ActorCritic("impala_small", (64, 64, 3), 15)
     with torch.no_grad():
         net.policy.weight.zero_()
         net.policy.bias.copy_(torch.tensor([0.0] * 7 + [5.0] + [0.0] * 7))

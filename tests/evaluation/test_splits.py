@@ -5,7 +5,7 @@ import pytest
 
 from gsf.core.errors import UserError
 from gsf.evaluation import splits
-from gsf.evaluation.splits import FIXED_ACTIONS, split_levels
+from gsf.evaluation.splits import fixed_actions, split_levels
 from gsf.suites.procgen import make_env
 
 # Found by comparing: maze 1,000,000 plays like level 70, 1,000,015 like 51, 1,000,019 like 59.
@@ -16,7 +16,7 @@ def stream(level):
     """All that is seen under the fixed actions, in an env that has no other level."""
     env = make_env("maze", range(level, level + 1), 1, seed=0)
     seen = [env.reset()[0]]
-    for action in FIXED_ACTIONS:
+    for action in fixed_actions("maze"):
         obs, reward, terminated, truncated, _ = env.step(np.array([action]))
         seen += [reward, terminated | truncated, obs]
     return [part.tobytes() for part in seen]

@@ -12,7 +12,7 @@ from gsf.behaviour.ppo import ActorCritic
 from gsf.core.errors import UserError
 from gsf.core.stage import read_manifest
 from gsf.data.materialise import MaterialiseConfig, materialise
-from gsf.data.recording import Recorder, Recording, play
+from gsf.data.recording import Recorder, Recording, play_blocks
 from gsf.gvf.fit import FitConfig, fit
 from gsf.studies import similar
 from gsf.studies.replays import Plays
@@ -29,12 +29,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(0)
     env = make_env("fruitbot", range(12), N_ENVS, seed=5, threads=0)
     recorder = Recorder(N_ENVS)
-    for block in play(env, lambda t, obs: rng.integers(15, size=N_ENVS), N_STEPS):
+    for block in play_blocks(env, lambda t, obs: rng.integers(15, size=N_ENVS), N_STEPS):
         recorder.add(block)
     Recording("fruitbot", "easy", (recorder.finish(env),)).save(home / "random.gsfrec")
     env.close()
     torch.manual_seed(1)
-    net = ActorCritic("impala_small", 15)
+    net = ActorCritic("impala_small", (64, 64, 3), 15)
     with torch.no_grad():
         net.policy.weight.mul_(300)
     save_policy(home / "policy.pt", net, {"encoder": "impala_small", "game": "fruitbot"})
@@ -140,7 +140,11 @@ def test_values_of_a_fit_find_the_same_as_the_logged_return(config: SimilarConfi
 def test_what_cannot_be_compared_is_refused(config: SimilarConfig, home: Path):
     torch.manual_seed(0)
     maze = home / "maze.pt"
-    save_policy(maze, ActorCritic("impala_small", 15), {"encoder": "impala_small", "game": "maze"})
+    save_policy(
+        maze,
+        ActorCritic("impala_small", (64, 64, 3), 15),
+        {"encoder": "impala_small", "game": "maze"},
+    )
     with pytest.raises(UserError, match="plays maze, the recording is of fruitbot"):
         similar.similar(replace(config, policy=maze, out=home / "x"))
     with pytest.raises(UserError, match="at least two levels"):

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from gsf.core.errors import UserError
-from gsf.suites.procgen import GAMES, make_env
+from gsf.suites import make_env
+from gsf.suites.procgen import GAMES
 
 
 def play(env, actions):
@@ -155,3 +156,45 @@ def test_gym_does_not_print_its_banner():
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout == done.stderr == ""
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_actions_of_a_class_lead_to_one_future_and_others_to_another(game):
+    """From each of some states every action is played, then the same 12 random ones after it."""
+    facts, rng = GAMES[game], np.random.default_rng(0)
+    n = len(facts.actions)
+    walk = make_env(game, range(20), 8, seed=1)
+    walk.reset()
+    fan = make_env(game, range(20), n, seed=0)
+    futures = {action: [] for action in range(n)}
+    for steps in (1, 9, 25, 40):
+        for _ in range(steps):
+            walk.step(rng.integers(0, n, 8))
+        at = walk.state_dict()
+        for slot in range(8):
+            one = {name: [values[slot]] * n for name, values in at.items()}
+            fan.load_state_dict(one)
+            after = np.repeat(rng.integers(0, n, (12, 1)), n, axis=1)
+            for actions in (np.arange(n), *after):
+                obs, reward, terminated, truncated, _ = fan.step(actions)
+                ended = terminated + 2 * truncated
+                for action in range(n):
+                    seen = obs[action].tobytes(), reward[action], ended[action]
+                    futures[action].append(hash(seen))
+    by_future = {}
+    for action, future in futures.items():
+        by_future.setdefault(tuple(future), []).append(action)
+    by_class = [np.flatnonzero(facts.action_classes == k).tolist() for k in range(n)]
+    assert sorted(by_future.values()) == sorted(filter(None, by_class))
+    assert facts.distinct_actions.tolist() == sorted(
+        {*range(n)} - {a for same in facts.same_actions for a in same[1:]}
+    )
+    assert (facts.action_classes[facts.distinct_actions] == np.arange(len(by_future))).all()
+
+
+def test_the_number_of_distinct_actions_is_what_was_measured():
+    counts = {game: len(facts.distinct_actions) for game, facts in GAMES.items()}
+    expected = {4: "fruitbot plunder", 5: "leaper maze miner", 6: "climber coinrun jumper"}
+    expected |= {9: "bigfish chaser heist", 10: "bossfight caveflyer dodgeball ninja"}
+    expected |= {11: "starpilot"}
+    assert counts == {game: n for n, games in expected.items() for game in games.split()}

@@ -21,7 +21,6 @@ from torch import Tensor
 from gsf.behaviour.policy import (
     POLICY,
     BehaviourPolicy,
-    action_ids,
     load_policy,
     save_policy,
 )
@@ -32,16 +31,11 @@ from gsf.core.logs import Metrics, console, progress
 from gsf.core.options import Extendable, Incidental, Input, require_positive, require_seed
 from gsf.core.stage import Identity
 from gsf.core.version import __version__
-from gsf.data.recording import Recorder, Recording, play
+from gsf.data.recording import Recorder, Recording, play_blocks
 from gsf.equations import epsilon_schedule
 from gsf.nets import encoders
 from gsf.nets.runtime import keep_freed_memory
-from gsf.suites.procgen import (
-    Difficulty,
-    ProcgenVectorEnv,
-    find_game,
-    make_env,
-)
+from gsf.suites import ReplayableEnv, facts_of, find_game, make_env
 
 TRAINING_STATE, RECORDING_STATE = "checkpoint.pt", "recording.pt"
 
@@ -51,10 +45,10 @@ TRAINING, RECORDING = 0, 1  # streams of randomness under one seed
 
 @dataclass(frozen=True, kw_only=True)
 class CollectConfig(PPOConfig):
-    """Train PPO on a game and record its play; needs Procgen."""
+    """Train PPO on a game and record its play."""
 
     game: str
-    """One of Procgen's 16 games."""
+    """A game of an installed suite, such as Procgen's 16."""
     out: Incidental[Path | None] = None
     """Directory of policy and recording. Default: runs/collect-<game>."""
     frames: Extendable[int] = 25_000_000
@@ -65,13 +59,13 @@ class CollectConfig(PPOConfig):
     n_levels: int = 200
     """Number of levels, in training and in recording."""
     start_level: int = 0
-    """First of them (500000 is where the validation levels are)."""
-    difficulty: Difficulty = "easy"
-    """Procgen's distribution_mode: easy or hard."""
+    """First of them."""
+    difficulty: str | None = None
+    """How hard the levels are, where the suite has a choice. Default: its first (Procgen: easy)."""
     actions: Literal["distinct", "all"] = "distinct"
-    """What the policy chooses among: the game's actions that differ in what follows (4 to 11 of
-    the 15), or all of them as published, of which many do the same. A recording has Procgen's
-    own ids either way."""
+    """What the policy chooses among: the game's actions that differ in what follows, or all of
+    them as published, of which many may do the same. A recording has the suite's own ids either
+    way."""
     seed: int = 0
     """Of everything random: weights, order of levels, actions, minibatches."""
     epsilon: Literal["decay", "literal"] = "decay"
@@ -87,7 +81,14 @@ class CollectConfig(PPOConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        find_game(self.game)
+        suite, game = find_game(self.game)
+        if suite.replays_with is None:
+            raise UserError(
+                f"{game} cannot be recorded: {suite.name} does not repeat itself exactly; import "
+                "its data with `gsf data import`."
+            )
+        object.__setattr__(self, "game", game)
+        object.__setattr__(self, "difficulty", self.difficulty or suite.difficulties[0])
         require_positive(self, "frames", "transitions", "n_levels")
         require_seed(self.seed)
         if self.policy is not None and self.random:
@@ -99,15 +100,16 @@ class CollectConfig(PPOConfig):
 
     @property
     def action_ids(self) -> NDArray[np.int64]:
-        """Procgen's ids of what the policy chooses among."""
-        return action_ids(self.game, self.actions)
+        """The suite's ids of what the policy chooses among."""
+        return facts_of(self.game).action_ids(self.actions)
 
-    def env(self, rng: np.random.Generator) -> ProcgenVectorEnv:
+    def env(self, rng: np.random.Generator) -> ReplayableEnv:
         levels = range(self.start_level, self.start_level + self.n_levels)
         seed = int(rng.integers(2**31 - 1))
-        return make_env(
+        env: ReplayableEnv = make_env(
             self.game, levels, self.n_envs, seed, difficulty=self.difficulty, copy=False
         )
+        return env
 
     def identity(self, policy: BehaviourPolicy | None) -> Identity:
         """Of the directory: a policy that is trained here, or a recording of another's play."""
@@ -249,7 +251,7 @@ def _record(config: CollectConfig, out: Path, policy: BehaviourPolicy | None) ->
 
     with progress(f"record {config.game}", n_total, "frames") as advance:
         advance(recorder.n_steps * config.n_envs)
-        for block in play(env, act, n_steps, recorder.n_steps):
+        for block in play_blocks(env, act, n_steps, recorder.n_steps):
             if recorder.add(block):
                 state = {"recorder": recorder.state_dict(), "env": env.state_dict()}
                 state |= {"rng": json.dumps(rng.bit_generator.state), "source": json.dumps(source)}
@@ -260,6 +262,7 @@ def _record(config: CollectConfig, out: Path, policy: BehaviourPolicy | None) ->
     schedule |= {"first": epsilon(0), "last": epsilon(n_steps - 1)}
     take = recorder.finish(env, epsilon=schedule, policy=source)
     env.close()
+    assert config.difficulty is not None
     return Recording(config.game, config.difficulty, (take,))
 
 

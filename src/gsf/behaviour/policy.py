@@ -13,18 +13,13 @@ from torch import Tensor, nn
 from gsf.behaviour.ppo import ActorCritic
 from gsf.core.errors import UserError
 from gsf.core.files import digest, load_checkpoint, save_checkpoint
+from gsf.data.recording import find_policy
 from gsf.nets import encoders
 from gsf.nets.runtime import pick_device
-from gsf.suites.procgen import N_ACTIONS, distinct_actions
+from gsf.suites import Game, facts_of
 
 FORMAT = 1  # of a policy
-
-
 POLICY = "policy.pt"
-
-
-def action_ids(game: str, actions: str) -> NDArray[np.int64]:
-    return distinct_actions(game) if actions == "distinct" else np.arange(N_ACTIONS)
 
 
 @dataclass(frozen=True)
@@ -35,19 +30,24 @@ class BehaviourPolicy:
     provenance: dict[str, Any]
 
     @property
+    def facts(self) -> Game:
+        """What its suite knows of the game."""
+        return facts_of(self.provenance["game"])
+
+    @property
     def action_ids(self) -> NDArray[np.int64]:
-        """Procgen's ids of what the network chooses among."""
-        return action_ids(self.provenance["game"], self.provenance.get("actions", "all"))
+        """The suite's ids of what the network chooses among."""
+        return self.facts.action_ids(self.provenance.get("actions", "all"))
 
     @torch.inference_mode()
     def logits(self, obs: NDArray[np.uint8] | Tensor) -> Tensor:
-        """uint8 [n,64,64,3] -> [n,len(action_ids)], on the network's device."""
+        """uint8 [n,H,W,C] -> [n,len(action_ids)], on the network's device."""
         logits: Tensor = self.net(torch.as_tensor(obs, device=self.net.policy.weight.device))[0]
         return logits
 
     def act_probs(self, obs: NDArray[np.uint8] | Tensor) -> NDArray[np.float32]:
-        """pi(. | obs) over all of Procgen's ids: uint8 [n,64,64,3] -> [n,15]."""
-        probs = np.zeros((len(obs), N_ACTIONS), np.float32)
+        """pi(. | obs) over all of the suite's ids: uint8 [n,H,W,C] -> [n,A]."""
+        probs = np.zeros((len(obs), len(self.facts.actions)), np.float32)
         probs[:, self.action_ids] = self.logits(obs).softmax(1).cpu().numpy()
         return probs
 
@@ -64,11 +64,12 @@ def save_policy(path: Path, net: ActorCritic, provenance: dict[str, Any]) -> Beh
 
 
 def load_policy(path: Path | str, device: str = "cpu") -> BehaviourPolicy:
-    """A behaviour policy, from its file or from the directory of a collect that has trained it.
+    """A behaviour policy, from its file, from the directory of a collect that has trained it, or by
+    the name of a shipped one.
 
-    probs = load_policy("runs/collect-coinrun").act_probs(obs)  # uint8 [n,H,W,C] -> [n,A]
+    probs = load_policy("coinrun").act_probs(obs)  # uint8 [n,H,W,C] -> [n,A]
     """
-    path = Path(path)
+    path = find_policy(path)
     path = path / POLICY if path.is_dir() else path
     if not path.is_file():
         raise UserError(f"no policy at {path}; `gsf collect` makes one.")
@@ -76,10 +77,12 @@ def load_policy(path: Path | str, device: str = "cpu") -> BehaviourPolicy:
     if state.get("format") != FORMAT or "provenance" not in state:
         raise UserError(f"{path} is not a policy of format {FORMAT}; train it again.")
     provenance = json.loads(state["provenance"])
-    provenance.setdefault("difficulty", provenance.pop("mode", "easy"))  # its name in older files
-    ids = action_ids(provenance["game"], provenance.get("actions", "all"))
+    if "mode" in provenance:  # the difficulty's name in older files
+        provenance["difficulty"] = provenance.pop("mode")
+    facts = facts_of(provenance["game"])
+    ids = facts.action_ids(provenance.get("actions", "all"))
     encoder = encoders.find_again(provenance["encoder"], provenance.get("encoder_code"))
-    net = ActorCritic(encoder.value, len(ids))
+    net = ActorCritic(encoder.value, facts.obs_shape, len(ids))
     net.load_state_dict(state["net"])
     if _weights_digest(net) != provenance["digest"]:
         raise UserError(f"{path} is damaged: its weights fail their checksum; get it again.")

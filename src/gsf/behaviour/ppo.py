@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from gsf.core.errors import UserError
 from gsf.core.logs import console
 from gsf.core.options import Incidental, require_positive
-from gsf.nets import encoders
+from gsf.nets import acting, encoders
 from gsf.nets.encoders import Z_DIM, Architecture, ConvTrunk
 from gsf.nets.runtime import pick_device, seeded
-from gsf.suites.procgen import OBS_SHAPE, ProcgenVectorEnv
+from gsf.suites import ReplayableEnv
 
 CPU_CHUNK = 256  # on a CPU larger activations fall out of the cache and are mapped anew each time
 N_RECENT = 100  # episodes in the return that is shown
@@ -133,10 +133,8 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def sample(logits: Tensor, rng: np.random.Generator) -> NDArray[np.int64]:
-    """An action of each row, a ~ softmax(logits), by the Gumbel trick.  [n,A] -> [n]."""
-    scores = logits.cpu().numpy()
-    actions: NDArray[np.int64] = (scores + rng.gumbel(size=scores.shape)).argmax(1)
-    return actions
+    """An action of each row, a ~ softmax(logits).  [n,A] -> [n]."""
+    return acting.sample(logits.double().softmax(1).cpu().numpy(), rng.random(len(logits)))
 
 
 class RewardScaler:
@@ -179,10 +177,12 @@ class RewardScaler:
 class ActorCritic(nn.Module):
     """obs uint8 [n,H,W,C] -> logits [n,A] and value [n], both linear in the trunk's features."""
 
-    def __init__(self, encoder: str | Architecture, n_actions: int) -> None:
+    def __init__(
+        self, encoder: str | Architecture, obs_shape: tuple[int, ...], n_actions: int
+    ) -> None:
         super().__init__()
         encoder = encoders.find(encoder).value if isinstance(encoder, str) else encoder
-        self.trunk = ConvTrunk(OBS_SHAPE, encoder)
+        self.trunk = ConvTrunk(obs_shape, encoder)
         self.policy = nn.Linear(Z_DIM, n_actions)
         self.value = nn.Linear(Z_DIM, 1)
         gain = 2**0.5 if encoder.orthogonal else None
@@ -213,15 +213,16 @@ class PPO:
     def __init__(
         self,
         config: PPOConfig,
-        env: ProcgenVectorEnv,
+        env: ReplayableEnv,
         rng: np.random.Generator,
         action_ids: NDArray[np.int64],
     ) -> None:
         """`action_ids`: what each of the policy's actions is called by the env."""
         self.config, self.env, self.rng, self.action_ids = config, env, rng, action_ids
         self.device = torch.device(pick_device(config.device))
+        obs_shape = env.observe()[0].shape[1:]
         with seeded(rng):
-            self.net = ActorCritic(config.encoder, len(action_ids)).to(self.device)
+            self.net = ActorCritic(config.encoder, obs_shape, len(action_ids)).to(self.device)
         self.optimizer = torch.optim.Adam(
             self.net.parameters(), lr=config.lr, eps=config.adam_eps, fused=True
         )
@@ -233,7 +234,7 @@ class PPO:
             CPU_CHUNK if self.device.type == "cpu" else config.frames_per_update
         )
         steps = (config.n_steps, config.n_envs)
-        self._obs = torch.empty((*steps, *OBS_SHAPE), dtype=torch.uint8, device=self.device)
+        self._obs = torch.empty((*steps, *obs_shape), dtype=torch.uint8, device=self.device)
         self._logits = torch.empty((*steps, len(action_ids)), device=self.device)
         self._value = torch.empty(steps, device=self.device)
         self._action = np.empty(steps, np.int64)

@@ -6,7 +6,7 @@ options: a GPU's peak, the share of it that is reached, its price, Procgen's spe
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,10 @@ from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.learn import methods
 from gsf.learn.learner import AgentConfig
 from gsf.nets.encoders import Encoder
-from gsf.suites.procgen import GAMES, N_ACTIONS, OBS_SHAPE
-from gsf.sweep.run import RunConfig
+from gsf.suites import facts_of, find_game
+from gsf.sweep.settings import RunConfig
 
+GAME = "coinrun"  # networks and data are of the same size in all of its suite
 COUNTED = 32  # transitions per pass that is counted
 EPISODE = 300  # frames of an episode in evaluation, about the mean over games
 
@@ -43,8 +44,8 @@ class BenchCostConfig:
 
     size: tyro.conf.Positional[Preset] = "paper"
     """The preset."""
-    games: int = len(GAMES)
-    """Games."""
+    games: int = field(default_factory=lambda: len(find_game(GAME)[0].games))
+    """Games. Default: all of the suite."""
     methods: tuple[str, ...] = ("all",)
     """Methods."""
     seeds: int = 5
@@ -77,7 +78,7 @@ def bench_cost(config: BenchCostConfig) -> dict[str, float]:
     """Hours of every stage on one GPU."""
     with tempfile.TemporaryDirectory(prefix="gsf-bench-") as directory:
         home = Path(directory)
-        record_random("coinrun", 20_480).save(home / "play.gsfrec")
+        record_random(GAME, 20_480).save(home / "play.gsfrec")
         materialise(MaterialiseConfig(str(home / "play.gsfrec"), home / "dataset"))
         stages = _stages(config, home)
     hours = {name: config.hours(flops, frames) for name, (flops, frames) in stages.items()}
@@ -91,12 +92,14 @@ def _stages(config: BenchCostConfig, home: Path) -> dict[str, tuple[float, float
     compared = methods.find_all(config.methods)
     cumulants = {method.cumulant for method in compared if method.cumulant}
     on_gpu = {**PUBLISHED, **preset_values("collect", config.size)}
-    collected = CollectConfig(game="coinrun", **on_gpu)
+    collected = CollectConfig(game=GAME, **on_gpu)
     fitted = run.stage("fit", dataset=Path(), out=Path())
     played = run.stage("evaluate", agent="")
     transitions = collected.transitions
-    ppo = pass_flops(ActorCritic(collected.encoder, N_ACTIONS))
-    gvf = pass_flops(Encoder(OBS_SHAPE, fitted.encoder))
+    obs_shape = facts_of(GAME).obs_shape
+    policy = ActorCritic(collected.encoder, obs_shape, len(collected.action_ids))
+    ppo = pass_flops(policy, obs_shape)
+    gvf = pass_flops(Encoder(obs_shape, fitted.encoder), obs_shape)
     stages: dict[str, tuple[float, float]] = {}
     learnt = ppo["forward"] + collected.epochs * ppo["both"]
     stages["collect"] = (
@@ -113,7 +116,7 @@ def _stages(config: BenchCostConfig, home: Path) -> dict[str, tuple[float, float
         stages[f"train {method.name}"] = (n * _method_flops(trained, home), 0.0)
     levels = played.n_seen + played.n_validation + played.n_unseen
     episodes = config.games * config.seeds * len(compared) * levels * len(played.modes)
-    encoder = pass_flops(Encoder(OBS_SHAPE, trained.encoder))
+    encoder = pass_flops(Encoder(obs_shape, trained.encoder), obs_shape)
     stages["evaluate"] = (episodes * EPISODE * encoder["forward"], episodes * EPISODE)
     return stages
 
@@ -126,9 +129,9 @@ def count(what: Callable[[], Any]) -> float:
     return float(counter.get_total_flops())
 
 
-def pass_flops(net: nn.Module) -> dict[str, float]:
+def pass_flops(net: nn.Module, obs_shape: tuple[int, ...]) -> dict[str, float]:
     """Operations per image of a forward pass, and of one with its backward pass."""
-    obs = torch.zeros((COUNTED, *OBS_SHAPE), dtype=torch.uint8)
+    obs = torch.zeros((COUNTED, *obs_shape), dtype=torch.uint8)
 
     def both() -> None:
         out = net(obs)

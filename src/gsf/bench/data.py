@@ -5,6 +5,7 @@ materialising against the slowest of stepping, hashing and writing, and sampling
 """
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -25,11 +26,10 @@ from gsf.core.errors import UserError
 from gsf.core.files import write_atomic
 from gsf.core.options import require_positive
 from gsf.data.materialise import MaterialiseConfig, materialise
-from gsf.data.recording import OBS_BYTES, Recorder, Recording, play
-from gsf.suites.procgen import make_env
+from gsf.data.recording import Recorder, Recording, play_blocks
+from gsf.suites import facts_of, find_game, make_env
 
 N_ENVS = 64
-N_LEVELS = 200
 SAMPLE_SECONDS = 1.0
 
 
@@ -38,7 +38,7 @@ class BenchDataConfig:
     """Measure stepping, hashing, writing, materialising and sampling in one run."""
 
     game: str = "coinrun"
-    """Which Procgen game to play."""
+    """Which game to play."""
     transitions: int = 200_000
     """How much random play to record and materialise."""
     workdir: Path | None = None
@@ -61,10 +61,11 @@ def _measure_data(config: BenchDataConfig, directory: Path) -> dict[str, float]:
     recording = record_random(config.game, config.transitions)
     path, n = directory / "bench.gsfrec", len(recording)
     recording.save(path)
+    frame_bytes = math.prod(facts_of(config.game).obs_shape)
     frames_per_second = {
         "step": n / _seconds(lambda: _step(recording)),
-        "hash": n / _seconds(lambda: _hash(n)),
-        "write": n / _seconds(lambda: _write(directory / "plain", n)),
+        "hash": n / _seconds(lambda: _hash(n, frame_bytes)),
+        "write": n / _seconds(lambda: _write(directory / "plain", n, frame_bytes)),
         "materialise": n
         / _seconds(lambda: materialise(MaterialiseConfig(str(path), directory / "dataset"))),
     }
@@ -76,19 +77,21 @@ def _measure_data(config: BenchDataConfig, directory: Path) -> dict[str, float]:
     numbers["materialise, peak resident MB"] = _peak_megabytes(path, directory / "again")
     numbers["recording, bytes a transition"] = path.stat().st_size / n
     for batch in (256, 1024):
-        numbers |= _measure_sampling(directory / "dataset", batch)
+        numbers |= _measure_sampling(directory / "dataset", batch, frame_bytes)
     return numbers
 
 
 def record_random(game: str, transitions: int, seed: int = 0) -> Recording:
     """Uniformly random play on the training levels."""
-    env = make_env(game, range(N_LEVELS), N_ENVS, seed, copy=False)
+    suite, game = find_game(game)
+    n_actions = len(suite.games[game].actions)
+    env = make_env(game, suite.training_levels, N_ENVS, seed, copy=False)
     rng, recorder = np.random.default_rng(seed), Recorder(N_ENVS)
     n_steps = -(-transitions // N_ENVS)
-    for block in play(env, lambda t, obs: rng.integers(0, 15, N_ENVS), n_steps):
+    for block in play_blocks(env, lambda t, obs: rng.integers(0, n_actions, N_ENVS), n_steps):
         recorder.add(block)
     facts = {"policy": {"algorithm": "random"}, "epsilon": {"rule": "always random"}}
-    return Recording(game, "easy", (recorder.finish(env, **facts),))
+    return Recording(game, suite.difficulties[0], (recorder.finish(env, **facts),))
 
 
 def _seconds(work: Callable[[], Any]) -> float:
@@ -104,15 +107,15 @@ def _step(recording: Recording) -> None:
         env.step(action)
 
 
-def _hash(n: int) -> None:
-    frame = np.zeros(OBS_BYTES, np.uint8)
+def _hash(n: int, frame_bytes: int) -> None:
+    frame = np.zeros(frame_bytes, np.uint8)
     state = xxhash.xxh3_64()
     for _ in range(n):
         state.update(frame.data)
 
 
-def _write(path: Path, n: int) -> None:
-    chunk = np.random.default_rng(0).bytes(64 * OBS_BYTES)
+def _write(path: Path, n: int, frame_bytes: int) -> None:
+    chunk = np.random.default_rng(0).bytes(64 * frame_bytes)
     with open(path, "wb", buffering=0) as file:
         for _ in range(n // 64):
             file.write(chunk)
@@ -123,7 +126,7 @@ def _write(path: Path, n: int) -> None:
 def _peak_megabytes(recording: Path, out: Path) -> float:
     """Of a process of its own: the high-water mark never falls again."""
     argv = ["materialise", str(recording), "--out", str(out)]
-    code = f"from gsf import bench, cli; cli.main({argv}); print(bench.peak_megabytes())"
+    code = f"import gsf.cli, gsf.bench.data as b; gsf.cli.main({argv}); print(b.peak_megabytes())"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     return float(done.stdout)
 
@@ -136,17 +139,17 @@ def peak_megabytes() -> float:
     return int(found[1]) / 1024
 
 
-def _measure_sampling(path: Path, batch: int) -> dict[str, float]:
+def _measure_sampling(path: Path, batch: int, frame_bytes: int) -> dict[str, float]:
     from gsf.data.dataset import Dataset
 
     dataset, rng = Dataset.open(path), np.random.default_rng(0)
     dataset.sample(batch, rng)
-    source = np.ones(2 * batch * OBS_BYTES, np.uint8)  # what obs and next_obs of a batch weigh
+    source = np.ones(2 * batch * frame_bytes, np.uint8)  # what obs and next_obs of a batch weigh
     goal = np.zeros_like(source)
     sample = _rate(lambda: dataset.sample(batch, rng)) * source.nbytes / 1e9
     memcpy = _rate(lambda: np.copyto(goal, source)) * source.nbytes / 1e9
     return {
-        f"sample {batch}, transitions/s": sample * 1e9 / (2 * OBS_BYTES),
+        f"sample {batch}, transitions/s": sample * 1e9 / (2 * frame_bytes),
         f"sample {batch}, GB/s": sample,
         f"memcpy of as much, GB/s ({batch})": memcpy,
         f"sample {batch} / memcpy": sample / memcpy,

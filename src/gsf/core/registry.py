@@ -96,6 +96,11 @@ class Registry(Generic[T]):
             )
         return self._from_file(spec, _named[code], name)
 
+    def of_files(self) -> list[T]:
+        """Those in the files that the user has named in this process."""
+        modules = [_run(path) for path in list(_named.values()) if path.is_file()]
+        return [x for module in modules for x in vars(module).values() if self._accepts(x)]
+
     def _unknown(self, spec: str) -> str:
         return (
             f"unknown {self.what} {spec!r}; {did_you_mean(spec, self.names())}"

@@ -1,6 +1,6 @@
 """Transitions on disk, opened: batches, windows and episodes, however much larger than memory.
 
-gsf/layout.py says what the files are. A batch never crosses an episode, and a transition whose
+format.py says what the files are. A batch never crosses an episode, and a transition whose
 next observation was never shown has has_next False and its own observation in next_obs.
 """
 
@@ -21,7 +21,14 @@ import xxhash
 from gsf.core.errors import UserError
 from gsf.core.files import digest_file
 from gsf.core.logs import progress
-from gsf.data.format import COLUMNS, Array, check_columns, episode_starts, map_array, read_facts
+from gsf.data.format import (
+    COLUMN_DTYPES,
+    Array,
+    check_columns,
+    episode_starts,
+    map_array,
+    read_facts,
+)
 from gsf.data.format import DatasetWriter as DatasetWriter
 
 if TYPE_CHECKING:  # torch is imported where a batch is made, so that verifying needs none
@@ -84,7 +91,9 @@ class Dataset:
         path = Path(path)
         manifest = read_facts(path)
         n, n_frames = manifest["n"], manifest["n_frames"]
-        columns = {k: map_array(path / f"{k}.npy", dtype, (n,))[0] for k, dtype in COLUMNS.items()}
+        columns = {
+            k: map_array(path / f"{k}.npy", dtype, (n,))[0] for k, dtype in COLUMN_DTYPES.items()
+        }
         shape = (n_frames, *manifest["obs_shape"])
         obs, pages = map_array(path / "obs.npy", "uint8", shape)
         check_columns(path, columns, n_frames, manifest["n_actions"], len(manifest["levels"]))
@@ -192,7 +201,7 @@ def verify_dataset(path: Path) -> dict[str, Any]:
     path = Path(path)
     manifest = read_facts(path)
     damaged = []
-    for column, dtype in COLUMNS.items():
+    for column, dtype in COLUMN_DTYPES.items():
         file = path / f"{column}.npy"
         map_array(file, dtype, (manifest["n"],))
         if digest_file(file) != manifest["columns"].get(column, {}).get("digest"):

@@ -26,7 +26,7 @@ from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory, digest, digest_file
 from gsf.core.stage import Identity, read_manifest
 
-COLUMNS = {
+COLUMN_DTYPES = {
     "action": "int32",
     "reward": "float32",  # raw
     "level": "int32",  # position in the manifest's list of levels
@@ -143,7 +143,7 @@ class DatasetWriter:
         totals = self._write_columns([columns] if isinstance(columns, Mapping) else columns)
         described = {
             column: {"dtype": dtype, "digest": digest_file(self._directory / f"{column}.npy")}
-            for column, dtype in COLUMNS.items()
+            for column, dtype in COLUMN_DTYPES.items()
         }
         bounds = zip(self.first_frame[:-1], self.first_frame[1:], self._hashes, strict=True)
         regions = [[int(start), int(stop), state.hexdigest()] for start, stop, state in bounds]
@@ -166,7 +166,7 @@ class DatasetWriter:
         with contextlib.ExitStack() as stack:
             files = {
                 column: stack.enter_context(open(self._directory / f"{column}.npy", "wb"))
-                for column in COLUMNS
+                for column in COLUMN_DTYPES
             }
             for file in files.values():
                 file.seek(_HEADER_BYTES)
@@ -181,15 +181,17 @@ class DatasetWriter:
                 returns += _whole_returns(arrays, starts)
             for column, file in files.items():
                 file.seek(0)
-                file.write(_npy_header(COLUMNS[column], n))
+                file.write(_npy_header(COLUMN_DTYPES[column], n))
         mean_return = float(np.mean(returns)) if returns else None
         return {"n": n, "episodes": episodes, "mean_return": mean_return}
 
 
 def _typed(piece: Rows) -> dict[str, Array]:
-    if set(piece) != set(COLUMNS):
-        raise ValueError(f"columns are {sorted(piece)}, not {sorted(COLUMNS)}")
-    arrays = {k: np.asarray(piece[k]).astype(dtype, copy=False) for k, dtype in COLUMNS.items()}
+    if set(piece) != set(COLUMN_DTYPES):
+        raise ValueError(f"columns are {sorted(piece)}, not {sorted(COLUMN_DTYPES)}")
+    arrays = {
+        k: np.asarray(piece[k]).astype(dtype, copy=False) for k, dtype in COLUMN_DTYPES.items()
+    }
     n = len(arrays["action"])
     for column, array in arrays.items():
         if array.shape != (n,):

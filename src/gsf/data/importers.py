@@ -21,7 +21,7 @@ from gsf.core.files import digest, digest_file
 from gsf.core.logs import progress
 from gsf.core.options import Incidental, Input, require_positive
 from gsf.core.stage import Identity
-from gsf.data.format import COLUMNS, Array, DatasetWriter, read_facts
+from gsf.data.format import COLUMN_DTYPES, Array, DatasetWriter, read_facts
 
 _REGION_FRAMES = 4096  # frames hashed together, in whole episodes
 
@@ -244,7 +244,7 @@ class _Part:
             "has_next": step + 1 < outline.n_frames,
             "frame": step + self._starts[i],
         }
-        self._rows.append({k: values.astype(COLUMNS[k]) for k, values in columns.items()})
+        self._rows.append({k: values.astype(COLUMN_DTYPES[k]) for k, values in columns.items()})
         self._n_episodes += 1
 
     def finish(self, identity: Identity, facts: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from gsf.core.logs import console, progress
 from gsf.data.dataset import verify_dataset
 from gsf.data.format import read_facts
 from gsf.data.recording import Recording, Replay, concatenate, find_recording, list_shipped
-from gsf.suites.procgen import GAMES
+from gsf.suites import facts_of, find_game, known_facts
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class VerifyConfig:
     path: tyro.conf.Positional[str]
     """A recording file, the name of a shipped one, or a dataset directory."""
     threads: int | None = None
-    """Procgen's threads while replaying. Default: one per core."""
+    """The env's threads while replaying. Default: one per core."""
 
 
 @dataclass(frozen=True)
@@ -63,20 +63,20 @@ class JoinConfig:
 
 def list_data(config: ListConfig) -> None:
     table = Table(box=None, padding=(0, 1, 0, 0))
-    columns = ("name", "rows", "levels", "episodes", "return", "random", "PPO 25M", "trained")
+    columns = ("name", "rows", "levels", "episodes", "return", "random", "published", "trained")
     for column in columns:
         table.add_column(column, justify="left" if column == "name" else "right", no_wrap=True)
     for path in list_shipped():
         recording = Recording.load(path)
-        facts, game = summary(recording), GAMES[recording.game]
+        facts, game = summary(recording), facts_of(recording.game)
         table.add_row(
             path.stem,
             f"{len(recording):,}",
             facts["levels"].split()[0],
             facts["episodes"],
             facts["mean return"],
-            f"{game.random:.1f}",
-            f"{game.ppo_seen:.1f}",
+            "-" if game.random is None else f"{game.random:.1f}",
+            "-" if game.published is None else f"{game.published[0]:.1f}",
             "; ".join(_in_short(take.policy) for take in recording.takes),
         )
     shown = Console()
@@ -85,8 +85,9 @@ def list_data(config: ListConfig) -> None:
         return
     shown.print(table)
     shown.print(
-        "return: mean of the episodes recorded; random: of random play on levels 0..199; PPO 25M: "
-        "published, on seen levels; trained: for so many frames. More: gsf data info NAME.",
+        "return: mean of the episodes recorded; random: of random play on the training levels; "
+        "published: of PPO after 25M frames, on seen levels; trained: for so many frames. More: "
+        "gsf data info NAME.",
         soft_wrap=True,
     )
 
@@ -106,19 +107,23 @@ def info(config: InfoConfig) -> None:
 def summary(recording: Recording) -> dict[str, Any]:
     """What a user wants to know of a recording, as text."""
     takes = recording.takes
-    known = [take.returns for take in takes if take.returns]
-    episodes = int(sum(r["episodes"] or 0 for r in known))
-    mean = sum((r["mean_return"] or 0) * (r["episodes"] or 0) for r in known) / max(episodes, 1)
-    game = GAMES[recording.game]
-    published = f"published PPO, 25M frames: {game.ppo_seen} seen, {game.ppo_unseen} unseen"
-    covered = max((int(r["levels_covered"] or 0) for r in known), default=0)
+    returns = [take.returns for take in takes if take.returns]
+    episodes = int(sum(r["episodes"] or 0 for r in returns))
+    mean = sum((r["mean_return"] or 0) * (r["episodes"] or 0) for r in returns) / max(episodes, 1)
+    suite, game = find_game(recording.game)
+    facts = suite.games[game]
+    known = f"{len(facts.actions)} actions, {len(facts.distinct_actions)} of them distinct"
+    if facts.published is not None:
+        seen, unseen = facts.published
+        known += f"; published {suite.published_by}: {seen} seen, {unseen} unseen"
+    covered = max((int(r["levels_covered"] or 0) for r in returns), default=0)
     levels = recording.levels
     return {
-        "game": f"{recording.game} ({recording.difficulty}); {published}",
+        "game": f"{recording.game} ({recording.difficulty}); {known}",
         "transitions": f"{len(recording):,} = "
         + " + ".join(f"{take.n_steps:,} steps x {take.n_envs} envs" for take in takes),
         "levels": f"{covered or '?'} of {len(levels)} ({levels[0]}..{levels[-1]})",
-        "episodes": f"{episodes:,}" if known else "unknown until replayed",
+        "episodes": f"{episodes:,}" if returns else "unknown until replayed",
         "mean return": f"{mean:.2f}" if episodes else "unknown until replayed",
         "epsilon": "; ".join(_words(take.epsilon) for take in takes),
         "policy": "; ".join(_words(take.policy) for take in takes),
@@ -139,18 +144,29 @@ def _words(facts: dict[str, Any]) -> str:
 
 def _describe_dataset(path: Path) -> dict[str, Any]:
     manifest = read_facts(path)
-    shown = ("name", "n", "n_frames", "obs_shape", "n_actions", "episodes", "mean_return")
+    shown = ("name", "n", "n_frames", "obs_shape", "episodes", "mean_return")
     levels = manifest["levels"]
     return (
         {"dataset": path}
         | {name: manifest.get(name) for name in shown}
         | {
+            "actions": _actions(manifest),
             "levels": f"{len(levels)} ({levels[0]}..{levels[-1]})",
             "made of": manifest["inputs"],
             "pixels match": manifest.get("pixels_match", "not from a recording"),
             "digest": manifest["digest"],
         }
     )
+
+
+def _actions(manifest: dict[str, Any]) -> str:
+    """How many there are, how many of them differ, and which of the suite's they are."""
+    ids, facts = manifest.get("actions"), known_facts(manifest["name"])
+    if ids is None or facts is None:
+        return str(manifest["n_actions"])
+    distinct = len(set(facts.action_classes[ids].tolist()))
+    named = ", ".join(facts.actions[i] for i in ids)
+    return f"{len(ids)}, {distinct} of them distinct, of the suite's {len(facts.actions)}: {named}"
 
 
 def verify(config: VerifyConfig) -> None:

@@ -1,7 +1,7 @@
 """Stage: recording -> pixel dataset, replayed in a stream and verified on the way.
 
 In: a recording (file or the name of a shipped one). Out: a dataset directory, whole or not at all.
-Memory does not grow with the recording's length. Needs Procgen, not torch.
+Memory does not grow with the recording's length. Needs the suite, not torch.
 """
 
 import os
@@ -10,18 +10,21 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tyro
+from numpy.typing import NDArray
 
+from gsf.core.errors import UserError
 from gsf.core.logs import console, progress
 from gsf.core.options import Incidental, Input, require_positive
 from gsf.core.stage import Identity
 from gsf.data.format import DatasetWriter, Rows
-from gsf.data.recording import Block, Recording, Replay, Take
-from gsf.suites.procgen import N_ACTIONS, OBS_SHAPE
+from gsf.data.recording import Block, Recording, Replay
+from gsf.suites import facts_of
 
+Mask = NDArray[np.bool_]
 _ROW = np.dtype(
     [
         ("action", "u1"),
@@ -41,13 +44,19 @@ class MaterialiseConfig:
     """A recording file, or the name of a shipped one (see `gsf data list`)."""
     out: Incidental[Path]
     """Directory of the dataset to make."""
+    levels: int | None = None
+    """Only what was played on the first so many levels of the recording."""
     transitions: int | None = None
-    """Only so many, of the first env slots over the whole time, so that epsilon keeps its range."""
+    """Only so many (of these levels), of the first env slots over the whole time, so that epsilon
+    keeps its range."""
+    actions: Literal["distinct", "all"] = "distinct"
+    """What the dataset's actions are: those of the game that differ in what follows, or all of the
+    suite's, of which many may do the same."""
     threads: Incidental[int | None] = None
-    """Procgen's threads; the result does not depend on it. Default: one per core."""
+    """The env's threads; the result does not depend on it. Default: one per core."""
 
     def __post_init__(self) -> None:
-        require_positive(self, "transitions")
+        require_positive(self, "levels", "transitions")
 
 
 def materialise(config: MaterialiseConfig) -> Path:
@@ -60,25 +69,29 @@ def materialise(config: MaterialiseConfig) -> Path:
     if identity.is_done(config.out):
         console.print(f"{config.out} is there already.", soft_wrap=True)
         return config.out
-    n = config.transitions or len(recording)
-    recording = recording.cut(n)
-    kept = _kept_steps(recording.takes, dropped=len(recording) - n)
+    levels = _first_levels(recording, config.levels)
+    recording, kept = _choose(recording, levels, config)
+    facts = facts_of(recording.game)
+    actions = facts.action_ids(config.actions)
+    position = facts.action_classes if config.actions == "distinct" else actions
+    n_kept = [int(n) for mask in kept for n in mask.sum(1)]
     with (
         DatasetWriter(
             config.out,
             name=recording.game,
-            obs_shape=OBS_SHAPE,
-            n_actions=N_ACTIONS,
-            levels=recording.levels,
-            region_frames=kept,
+            obs_shape=facts.obs_shape,
+            n_actions=len(actions),
+            levels=levels,
+            region_frames=n_kept,
         ) as writer,
         tempfile.TemporaryFile(dir=config.out.parent) as rows,
     ):
-        mismatches = _replay(recording, config.threads, kept, writer, rows.fileno())
+        mismatches = _replay(recording, config.threads, kept, position, writer, rows.fileno())
         writer.finish(
-            _columns(rows.fileno(), kept, recording.levels),
+            _columns(rows.fileno(), n_kept, levels),
             identity,
             difficulty=recording.difficulty,
+            actions=actions.tolist(),  # action i of the dataset is the suite's actions[i]
             provenance=[take.policy | {"epsilon": take.epsilon} for take in recording.takes],
             pixels_match=mismatches == 0,
         )
@@ -89,48 +102,85 @@ def materialise(config: MaterialiseConfig) -> Path:
             "or system renders differently); rewards, levels and ends are right.",
             soft_wrap=True,
         )
+    n = sum(n_kept)
     console.print(f"{n:,} transitions of {recording.game} in {config.out}.", soft_wrap=True)
     return config.out
 
 
-def _kept_steps(takes: Sequence[Take], dropped: int) -> list[int]:
-    """Steps to keep of every slot: all, but for `dropped` at the end of the last ones."""
-    kept = [take.n_steps for take in takes for _ in range(take.n_envs)]
-    for slot in reversed(range(len(kept))):
-        less = min(dropped, kept[slot])
-        kept[slot] -= less
-        dropped -= less
-    return kept
+def _first_levels(recording: Recording, n: int | None) -> list[int]:
+    levels = recording.levels
+    if n is not None and n > len(levels):
+        raise UserError(f"cannot take {n} levels of a recording that has {len(levels)}.")
+    return levels[:n]
+
+
+def _choose(
+    recording: Recording, levels: Sequence[int], config: MaterialiseConfig
+) -> tuple[Recording, list[Mask]]:
+    """The slots to replay, and which of their steps [n_envs, n_steps] to keep, take by take."""
+    kept = [np.ones((take.n_envs, take.n_steps), bool) for take in recording.takes]
+    if config.levels is not None:  # only a replay tells what level a step is of
+        for mask, take in zip(kept, recording.takes, strict=True):
+            at = 0
+            for block in Replay(recording, take, config.threads):
+                n = block.level.shape[1]
+                mask[:, at : at + n] = np.isin(block.level, levels)
+                at += n
+    total = sum(int(mask.sum()) for mask in kept)
+    wanted = config.transitions or total
+    if not 0 < wanted <= total:
+        raise UserError(f"cannot take {wanted} transitions of a recording that has {total}.")
+    slots = []
+    for mask in kept:  # whole slots, as many of each take as make up its share
+        share = wanted * int(mask.sum()) / total
+        slots.append(1 + int(np.searchsorted(mask.sum(1).cumsum(), share - 1e-6)))
+    kept = [mask[:n] for mask, n in zip(kept, slots, strict=True)]
+    dropped = sum(int(mask.sum()) for mask in kept) - wanted
+    for steps in (steps for mask in reversed(kept) for steps in reversed(mask)):
+        last = np.flatnonzero(steps)[::-1][:dropped]
+        steps[last] = False
+        dropped -= len(last)
+    return recording.first_slots(slots), kept
 
 
 def _replay(
-    recording: Recording, threads: int | None, kept: list[int], writer: DatasetWriter, rows: int
+    recording: Recording,
+    threads: int | None,
+    kept: Sequence[Mask],
+    position: NDArray[np.int64],
+    writer: DatasetWriter,
+    rows: int,
 ) -> int:
     """Writes frames, and rows slot by slot, while the next block is played; returns mismatches."""
-    first_row = np.cumsum([0, *kept])
+    next_row = np.cumsum([0, *(n for mask in kept for n in mask.sum(1))])  # of every slot
     mismatches, slot, done = 0, 0, 0
 
-    def write(block: Block, slots: range, at: int) -> None:
+    def write(block: Block, keep: Mask, slot: int) -> None:
         table = np.empty(block.action.shape, _ROW)
         for name in table.dtype.names or ():
             table[name] = getattr(block, name)
-        for i, region in enumerate(slots):
-            keep = int(np.clip(kept[region] - at, 0, table.shape[1]))
-            if keep:
-                writer.append(region, block.obs[i, :keep])
-                os.pwrite(rows, table[i, :keep].tobytes(), (first_row[region] + at) * _ROW.itemsize)
+        table["action"] = position[block.action]
+        for i, steps in enumerate(keep):
+            n = int(steps.sum())
+            chosen = slice(n) if steps[:n].all() else steps  # a slice needs no copy
+            if n:
+                writer.append(slot + i, block.obs[i, chosen])
+                at = int(next_row[slot + i]) * _ROW.itemsize
+                os.pwrite(rows, table[i, chosen].tobytes(), at)
+                next_row[slot + i] += n
 
     with (
         progress(f"materialise {recording.game}", len(recording), "frames") as advance,
         ThreadPoolExecutor(1) as aside,
     ):
-        for take in recording.takes:
-            replay, slots, at = Replay(recording, take, threads), range(slot, slot + take.n_envs), 0
+        for take, mask in zip(recording.takes, kept, strict=True):
+            replay, at = Replay(recording, take, threads), 0
             pending: Future[Any] = aside.submit(int)
             for block in replay:
                 pending.result()  # a block's buffer is played into again two blocks later
-                pending = aside.submit(write, block, slots, at)
-                at += block.action.shape[1]
+                n = block.action.shape[1]
+                pending = aside.submit(write, block, mask[:, at : at + n], slot)
+                at += n
                 done += block.action.size
                 advance(done)
             pending.result()

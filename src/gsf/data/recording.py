@@ -1,4 +1,4 @@
-"""Recordings: a dataset without its pixels. Procgen is deterministic, so actions are enough.
+"""Recordings: a dataset without its pixels. Where a suite repeats itself, actions are enough.
 
 A file is magic, format, header (JSON) and blocks, each under a CRC of its own: any damaged byte
 is found and named. Per slot and 1,024 steps two checksums of the play, one of its logic (level,
@@ -20,20 +20,12 @@ from numpy.typing import NDArray
 
 from gsf.core.errors import UserError
 from gsf.core.files import digest, write_atomic
-from gsf.suites.procgen import (
-    N_ACTIONS,
-    OBS_SHAPE,
-    Difficulty,
-    ProcgenVectorEnv,
-    find_game,
-    make_env,
-)
+from gsf.suites import ReplayableEnv, facts_of, find_game
 
 FORMAT = 1
 MAGIC = b"gsf-recording\n"
 BLOCK = 1024  # steps under one checksum
 BLOCK_BYTES = 1 << 25  # memory of each of a play's two buffers
-OBS_BYTES = int(np.prod(OBS_SHAPE))
 SHIPPED = Path(__file__).parent / "shipped"
 _LOGIC = np.dtype([("level", "<i4"), ("reward", "<f4"), ("ends", "u1")])  # ends: 1 or 2 truncated
 _ARRAYS = ("actions", "logic", "pixels")
@@ -75,7 +67,7 @@ class Recording:
     """
 
     game: str
-    difficulty: Difficulty
+    difficulty: str
     takes: tuple[Take, ...]
 
     def __len__(self) -> int:
@@ -93,7 +85,7 @@ class Recording:
     def cut(self, transitions: int) -> Self:
         """The first slots of every take, over its whole time: epsilon keeps its range.
 
-        Slot i of a Procgen vector env plays the same whatever the number of slots, so that a cut
+        Slot i of a vector env plays the same whatever the number of slots, so that a cut
         replays without the rest. Whole slots are kept: a few more transitions than asked for.
         """
         if not 0 < transitions <= len(self):
@@ -102,19 +94,26 @@ class Recording:
             )
         if transitions == len(self):
             return self
-        kept = []
-        for take in self.takes:
-            share = transitions * take.actions.size / len(self)
-            n = int(np.ceil(round(share / take.n_steps, 9)))
-            kept.append(
-                replace(
-                    take,
-                    actions=take.actions[:, :n],
-                    logic=take.logic[:, :n],
-                    pixels=take.pixels[:, :n],
-                    returns={},  # known of the whole only; a replay tells those of the cut
-                )
+        shares = (transitions * take.actions.size / len(self) for take in self.takes)
+        per_slot = (take.n_steps for take in self.takes)
+        return self.first_slots(
+            [int(np.ceil(round(share / n, 9))) for share, n in zip(shares, per_slot, strict=True)]
+        )
+
+    def first_slots(self, counts: Sequence[int]) -> Self:
+        """So many of each take."""
+        kept = (
+            take
+            if n == take.n_envs
+            else replace(
+                take,
+                actions=take.actions[:, :n],
+                logic=take.logic[:, :n],
+                pixels=take.pixels[:, :n],
+                returns={},  # known of the whole only; a replay tells those of the cut
             )
+            for take, n in zip(self.takes, counts, strict=True)
+        )
         return replace(self, takes=tuple(kept))
 
     def to_bytes(self) -> bytes:
@@ -162,16 +161,17 @@ class Recording:
         if len(data) != expected:
             what = "truncated" if len(data) < expected else "too long"
             raise UserError(f"{name} is {what}: {len(data):,} bytes instead of {expected:,}.")
+        n_actions = len(facts_of(header["game"]).actions)
         takes, at = [], head + header_size
         for number, facts in enumerate(header["takes"]):
             size = sum(size for size, _ in facts["blocks"])
-            takes.append(_read_take(data[at : at + size], facts, f"{name}: take {number}"))
+            block = data[at : at + size]
+            takes.append(_read_take(block, facts, n_actions, f"{name}: take {number}"))
             at += size
-        find_game(header["game"])
         return cls(header["game"], header["mode"], tuple(takes))
 
 
-def _read_take(data: bytes, header: dict[str, Any], where: str) -> Take:
+def _read_take(data: bytes, header: dict[str, Any], n_actions: int, where: str) -> Take:
     n_steps, n_envs = header.pop("n_steps"), header.pop("n_envs")
     starts = range(0, n_steps, BLOCK)
     names = [f"actions of steps {at}..{min(at + BLOCK, n_steps) - 1}" for at in starts]
@@ -186,7 +186,7 @@ def _read_take(data: bytes, header: dict[str, Any], where: str) -> Take:
     rows = [np.frombuffer(zlib.decompress(b), np.uint8).reshape(n_envs, -1).T for b in blocks[:-2]]
     sums = [np.frombuffer(b, "<u8").reshape(-1, n_envs) for b in blocks[-2:]]
     actions = np.concatenate(rows)
-    if actions.shape != (n_steps, n_envs) or actions.max() >= N_ACTIONS:
+    if actions.shape != (n_steps, n_envs) or actions.max() >= n_actions:
         raise UserError(f"{where}: the actions do not fit the header; record it again.")
     return Take(actions=actions, logic=sums[0], pixels=sums[1], **header)
 
@@ -210,15 +210,26 @@ def find_recording(path: Path | str) -> Path:
     return found
 
 
+def find_policy(name: Path | str) -> Path:
+    """A policy file or the directory of a collect; a shipped policy by its name."""
+    shipped = SHIPPED / f"{name}.policy.pt"
+    is_shipped = shipped.parent == SHIPPED and shipped.is_file() and not Path(name).exists()
+    return shipped if is_shipped else Path(name)
+
+
+def shipped_policies() -> list[str]:
+    return sorted(path.name.removesuffix(".policy.pt") for path in SHIPPED.glob("*.policy.pt"))
+
+
 def list_shipped() -> list[Path]:
     return sorted(SHIPPED.glob("*.gsfrec"), key=lambda path: path.stem)
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some consecutive steps, slot by slot; views of a buffer that `play` uses again."""
+    """Some consecutive steps, slot by slot; views of a buffer that `play_blocks` uses again."""
 
-    obs: NDArray[np.uint8]  # [n_envs, n, 64, 64, 3], before the action
+    obs: NDArray[np.uint8]  # [n_envs, n, H, W, C], before the action
     level: NDArray[np.int32]  # [n_envs, n], of obs
     action: NDArray[np.uint8]
     reward: NDArray[np.float32]
@@ -226,10 +237,10 @@ class Block:
     truncated: NDArray[np.bool_]
 
     @classmethod
-    def empty(cls, n_envs: int, n: int) -> "Block":
+    def empty(cls, n_envs: int, n: int, obs_shape: tuple[int, ...]) -> "Block":
         shape = (n_envs, n)
         return cls(
-            obs=np.empty((*shape, *OBS_SHAPE), np.uint8),
+            obs=np.empty((*shape, *obs_shape), np.uint8),
             level=np.empty(shape, np.int32),
             action=np.empty(shape, np.uint8),
             reward=np.empty(shape, np.float32),
@@ -241,8 +252,8 @@ class Block:
         return Block(*(getattr(self, f.name)[:, :n] for f in fields(self)))
 
 
-def play(
-    env: ProcgenVectorEnv,
+def play_blocks(
+    env: ReplayableEnv,
     act: Callable[[int, NDArray[np.uint8]], NDArray[Any]],
     n_steps: int,
     start: int = 0,
@@ -251,9 +262,9 @@ def play(
 
     A block stays valid while the next one is played: it can be written in the meantime.
     """
-    size = min(BLOCK, 1 << int(np.log2(max(1, BLOCK_BYTES // env.num_envs // OBS_BYTES))))
-    buffers = itertools.cycle([Block.empty(env.num_envs, size) for _ in range(2)])
     obs, level = env.observe()
+    size = min(BLOCK, 1 << int(np.log2(max(1, BLOCK_BYTES // obs.nbytes))))
+    buffers = itertools.cycle([Block.empty(len(obs), size, obs.shape[1:]) for _ in range(2)])
     for at in range(start, n_steps, size):
         n, block = min(size, n_steps - at), next(buffers)
         for i in range(n):
@@ -312,7 +323,7 @@ class Recorder:
         sums = np.array(self._sums, np.uint64).reshape(-1, 2, len(self._hashers))
         return sums[:, 0], sums[:, 1]
 
-    def finish(self, env: ProcgenVectorEnv, **provenance: Any) -> Take:
+    def finish(self, env: ReplayableEnv, **provenance: Any) -> Take:
         if self.n_steps % BLOCK:
             self._close_block()
         if not isinstance(env.levels, range):
@@ -360,9 +371,10 @@ class Replay:
     """
 
     def __init__(self, recording: Recording, take: Take, threads: int | None = None) -> None:
+        self._suite, game = find_game(recording.game)
         self._take = take
-        self._env = make_env(
-            recording.game,
+        self._env = self._suite.make_env(
+            game,
             take.levels,
             take.n_envs,
             take.seed,
@@ -375,7 +387,7 @@ class Replay:
 
     def __iter__(self) -> Iterator[Block]:
         actions = self._take.actions
-        for block in play(self._env, lambda t, _: actions[t], len(actions)):
+        for block in play_blocks(self._env, lambda t, _: actions[t], len(actions)):
             if self._recorder.add(block):
                 self._verify(self._recorder.n_steps // BLOCK - 1)
             yield block
@@ -392,7 +404,7 @@ class Replay:
             raise UserError(
                 f"the replay departs from the recording in steps {block * BLOCK}.."
                 f"{min((block + 1) * BLOCK, self._take.n_steps) - 1} of slot {wrong[0]} (rewards, "
-                "levels or episode ends differ): most likely another Procgen build; "
-                "gsf needs procgen-mirror 0.10.7."
+                f"levels or episode ends differ): most likely another build of {self._suite.name}; "
+                f"gsf needs {self._suite.replays_with}."
             )
         self.pixel_mismatches += int((pixels[block] != self._take.pixels[block]).sum())

@@ -1,11 +1,10 @@
-"""Stage: agent -> returns on seen, validation or unseen levels. Needs Procgen.
+"""Stage: agent -> returns on seen, validation or unseen levels. Needs the game's suite.
 
 One episode on each of a fixed list of levels, greedy and by sampling. A row is a function of the
 agent, its seed and the level alone: not of the order of play, nor of who plays beside it. Rows go
 to a file as soon as a split is played; those already there are kept, so the same command goes on.
 """
 
-import contextlib
 import importlib
 import io
 import time
@@ -24,22 +23,12 @@ from gsf.core.errors import UserError
 from gsf.core.files import locked, write_atomic
 from gsf.core.logs import console, progress
 from gsf.core.options import require_positive
-from gsf.evaluation.players import (
-    Actor,
-    Device,
-    Mode,
-    Player,
-    act,
-    find_players,
-    is_run,
-    kept_steps,
-    stream,
-)
+from gsf.evaluation.players import Device, Player, checkpoint_steps, find_players, is_run
+from gsf.evaluation.rollout import Actor, rollout
 from gsf.evaluation.rows import COLUMNS, IDENTITY, KEYS, MODES, SPLITS, check_rows, read_table
 from gsf.evaluation.splits import Split, split_levels
-from gsf.suites.procgen import Difficulty, make_env
+from gsf.nets.acting import Mode
 
-NOOP = 4
 # The same however the rows came here, by play or from a file.
 TYPES: dict[str, Any] = dict.fromkeys([*COLUMNS, IDENTITY], str) | {
     **dict.fromkeys(("seed", "step", "level", "length"), np.int64),
@@ -51,14 +40,16 @@ N_BOOTSTRAP = 2000
 
 @dataclass(frozen=True)
 class EvaluateConfig:
-    """Play one episode on each level of fixed lists, greedy and by sampling; needs Procgen."""
+    """Play one episode on each level of fixed lists, greedy and by sampling."""
 
     agent: tyro.conf.Positional[str]
-    """A run directory, a policy (its file or the directory of a `gsf collect`), or `random`."""
+    """A run directory, a policy (its file, the directory of a `gsf collect`, or the name of a
+    shipped one), or `random`."""
     out: Path | None = None
     """File of the rows, .csv or .parquet. Default: returns.csv in the run directory."""
     game: str | None = None
-    """What `random` is to play; a run or a policy knows its game."""
+    """What `random` is to play; a run or a policy knows its game, but not a suite in a file of
+    yours: file.py:Suite/game."""
     splits: tuple[Split, ...] = ("seen", "validation", "unseen")
     """Which levels: those of the training data, those for choosing, those for reporting."""
     modes: tuple[Mode, ...] = ("greedy", "sampled")
@@ -159,7 +150,7 @@ def evaluate_agent(
     *,
     seed: int = 0,
     n_envs: int = 100,
-    difficulty: Difficulty = "easy",
+    difficulty: str | None = None,
     threads: int | None = None,
     count: Callable[[int, int], None] | None = None,
 ) -> pd.DataFrame:
@@ -169,27 +160,15 @@ def evaluate_agent(
 
     `agent` is anything with act(obs, mode, uniform); `count` hears of episodes ended and frames.
     """
-    n, m = min(n_envs, len(levels)), len(levels)
+    m = len(levels)
     returns, length, completed = np.zeros(m), np.zeros(m, np.int64), np.zeros(m, bool)
-    env = make_env(game, list(levels), n, 0, difficulty=difficulty, threads=threads, copy=False)
-    with contextlib.closing(env):
-        obs, _ = env.reset()
-        at = np.arange(n)  # what each slot plays: a position in levels
-        streams = [stream(seed, levels[i]) for i in at]
-        while (playing := np.flatnonzero(at < m)).size:
-            uniform = np.array([streams[slot].random() for slot in playing])
-            actions = np.full(n, NOOP)  # slots whose levels are over wait; nobody looks at them
-            actions[playing] = act(agent, obs[playing], mode, uniform)
-            obs, reward, terminated, truncated, info = env.step(actions)
-            returns[at[playing]] += reward[playing]
-            length[at[playing]] += 1
-            ended = playing[(terminated | truncated)[playing]]
-            completed[at[ended]] = info["completed"][ended]
-            at[ended] += n
-            for slot in ended[at[ended] < m]:
-                streams[slot] = stream(seed, levels[at[slot]])
-            if count is not None:
-                count(len(ended), len(playing))
+    options: dict[str, Any] = {"n_envs": n_envs, "difficulty": difficulty, "threads": threads}
+    for step in rollout(agent, game, levels, mode, seed=seed, **options):
+        returns[step.at] += step.reward
+        length[step.at] += 1
+        completed[step.at] = step.completed
+        if count is not None:
+            count(int(step.ended.sum()), len(step.at))
     result = {"level": levels, "mode": mode, "return": returns, "length": length}
     return pd.DataFrame(result | {"completed": completed})
 
@@ -215,7 +194,7 @@ def _out(config: EvaluateConfig) -> Path:
 def _players(config: EvaluateConfig) -> list[Player]:
     steps: list[int | None] = [None]
     if config.all:
-        steps = [*kept_steps(Path(config.agent)), None]
+        steps = [*checkpoint_steps(Path(config.agent)), None]
         if len(steps) == 1:
             raise UserError(f"{config.agent} has kept no checkpoints; train it with --keep.")
     players = find_players(

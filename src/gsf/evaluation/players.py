@@ -7,43 +7,31 @@ agent itself, and what its rows of results have to say about it.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gsf.core.errors import UserError
 from gsf.core.files import digest
 from gsf.core.options import require_seed
 from gsf.core.stage import read_manifest
 from gsf.data.format import read_facts
-from gsf.evaluation.splits import BENCHMARK
-from gsf.nets.acting import Mode as Mode
-from gsf.nets.acting import sample
-from gsf.suites.procgen import GAMES, N_ACTIONS, OBS_SHAPE, Difficulty, find_game
+from gsf.data.recording import find_policy, shipped_policies
+from gsf.evaluation.rollout import Actor, Array
+from gsf.nets.acting import Mode, sample
+from gsf.suites import Suite, find_game, known_facts
 
 Device = Literal["auto", "cpu", "cuda"]
-Array = NDArray[Any]
-# Matrix kernels take rows in eights and round the odd ones at the end differently.
-ROWS = 8
-
-
-class Actor(Protocol):
-    """All an agent needs to be evaluated."""
-
-    def act(self, obs: Array, mode: Mode, uniform: Array) -> Array:
-        """Actions [n] for images uint8 [n,64,64,3].
-
-        `uniform` [n], in [0, 1), is all the randomness there is, in either mode.
-        """
-        ...
 
 
 class RandomActor:
     """Every action equally likely, greedy or not."""
 
+    def __init__(self, n_actions: int) -> None:
+        self._n_actions = n_actions
+
     def act(self, obs: Array, mode: Mode, uniform: Array) -> Array:
-        actions: Array = (np.asarray(uniform) * N_ACTIONS).astype(np.int64)
+        actions: Array = (np.asarray(uniform) * self._n_actions).astype(np.int64)
         return actions
 
 
@@ -70,35 +58,13 @@ class Player:
     seed: int  # of training; also names the stream that sampled actions draw from
     step: int
     identity: str  # digest of the weights and of how they are played
-    training: Sequence[int] = BENCHMARK
-    difficulty: Difficulty = "easy"
+    training: Sequence[int] | None = None  # levels; None: the benchmark's
+    difficulty: str | None = None
 
     @property
     def names(self) -> dict[str, Any]:
         """The columns of its rows that are the same in all of them."""
         return {name: getattr(self, name) for name in ("game", "method", "seed", "step")}
-
-
-def act(actor: Actor, obs: Array, mode: Mode, uniform: Array) -> Array:
-    """The actor's choice, checked, and independent of how many images it is asked about at once.
-
-    Images are padded to a multiple of 8: with that, a row's result was the same bit for bit in
-    every batch and with one or two threads. On other hardware only rounding can differ.
-    """
-    n = len(obs)
-    rows = np.minimum(np.arange(n + -n % ROWS), n - 1)
-    actions = np.asarray(actor.act(obs[rows], mode, uniform[rows]))
-    if actions.shape != (len(rows),) or actions.min() < 0 or actions.max() >= N_ACTIONS:
-        raise UserError(
-            f"the agent's act() gave {actions.dtype} {list(actions.shape)} for {len(rows)} images; "
-            f"it must give one action in 0..{N_ACTIONS - 1} for each."
-        )
-    return actions[:n]
-
-
-def stream(seed: int, level: int) -> np.random.Generator:
-    """What actions on a level are drawn with: one number a step, whoever plays it and when."""
-    return np.random.default_rng([seed, level])
 
 
 def find_players(
@@ -110,26 +76,27 @@ def find_players(
     dataset: Path | None = None,
     device: Device = "auto",
 ) -> list[Player]:
-    """One player, or one for each of a run's kept `steps` (None: its latest checkpoint)."""
+    """One player, or one for each of a run's kept `steps` (None: its latest checkpoint).
+
+    `game` may name its suite, too: file.py:Suite/game.
+    """
     require_seed(seed)
-    path = Path(name)
+    game = game and find_game(game)[1]
     if is_run(name):
-        return _run_players(path, game, steps, device)
+        return _run_players(Path(name), game, steps, device)
     if set(steps) != {None}:
         raise UserError(f"{name} has no kept checkpoints; only a run directory has.")
     if name == "random":
-        facts: Mapping[str, Any] = {}
-        actor: Actor = RandomActor()
-    elif path.exists():
-        from gsf.behaviour.policy import load_policy
-
-        policy = load_policy(path, device)
-        facts, actor = policy.provenance, BehaviourActor(policy)
-    else:
+        return [_reference(name, None, game, seed, dataset)]
+    path = find_policy(name)
+    if not path.exists():
         raise UserError(
-            f"there is no {name}; name a run directory, a policy of `gsf collect`, or random."
+            f"there is no {name}; name a run directory, a policy (of `gsf collect`, or a shipped "
+            f"one: {', '.join(shipped_policies())}), or random."
         )
-    return [_reference(name, facts, actor, game, seed, dataset)]
+    from gsf.behaviour.policy import load_policy
+
+    return [_reference(name, load_policy(path, device), game, seed, dataset)]
 
 
 def is_run(name: str) -> bool:
@@ -139,15 +106,9 @@ def is_run(name: str) -> bool:
     return there and name != "random"
 
 
-def _reference(
-    name: str,
-    facts: Mapping[str, Any],
-    actor: Actor,
-    game: str | None,
-    seed: int,
-    dataset: Path | None,
-) -> Player:
+def _reference(name: str, policy: Any, game: str | None, seed: int, dataset: Path | None) -> Player:
     """A player that was not trained from a dataset; one can say which levels count as seen."""
+    facts: Mapping[str, Any] = {} if policy is None else policy.provenance
     found = read_facts(dataset) if dataset else {}
     names = {x for x in (game, facts.get("game"), found.get("name")) if x}
     if len(names) != 1:
@@ -157,11 +118,11 @@ def _reference(
             if names
             else f"which game? Give {name} a --game."
         )
-    played = names.pop()
-    find_game(played)
-    levels, difficulty = _facts_of_levels(played, found or _levels_of_policy(facts))
+    suite, played = find_game(names.pop())
+    levels, difficulty = _facts_of_levels(suite, played, found or _levels_of_policy(facts))
+    n_actions = len(suite.games[played].actions)
     return Player(
-        actor,
+        RandomActor(n_actions) if policy is None else BehaviourActor(policy),
         played,
         "behaviour" if facts else "random",
         seed,
@@ -190,15 +151,15 @@ def _run_players(
     from gsf.nets.runtime import pick_device
 
     manifest = read_manifest(run, "run", whole=False)
-    trained_on, shape = manifest["game"], (*manifest["obs_shape"], manifest["n_actions"])
-    if trained_on not in GAMES or shape != (*OBS_SHAPE, N_ACTIONS):
-        raise UserError(
-            f"{run} was trained on {trained_on}, which is not a Procgen game and cannot be played "
-            "here; use gsf.load_agent(run).act(obs) in your own loop."
-        )
+    trained_on = manifest["game"]
     if game not in (None, trained_on):
         raise UserError(f"{run} was trained on {trained_on}; it cannot play {game}.")
-    levels, difficulty = _facts_of_levels(trained_on, manifest)
+    if not _fits(manifest):
+        raise UserError(
+            f"{run} was trained on {trained_on}, which no suite has with such images and actions, "
+            "so it cannot be played here; use gsf.load_agent(run).act(obs) in your own loop."
+        )
+    levels, difficulty = _facts_of_levels(find_game(trained_on)[0], trained_on, manifest)
     players = []
     for step in steps:
         agent = load_agent(run, step, pick_device(device))
@@ -218,18 +179,29 @@ def _run_players(
     return players
 
 
+def _fits(manifest: Mapping[str, Any]) -> bool:
+    """Whether a suite has the run's game, with its images and actions."""
+    facts = known_facts(manifest["game"])
+    if facts is None or facts.obs_shape != tuple(manifest["obs_shape"]):
+        return False
+    n_actions, ids = len(facts.actions), manifest.get("actions")
+    return bool(manifest["n_actions"] == n_actions if ids is None else max(ids) < n_actions)
+
+
 def _tensors(*modules: Any) -> list[Any]:
     return [x.contiguous() for module in modules for x in module.state_dict().values()]
 
 
-def _facts_of_levels(game: str, facts: Mapping[str, Any]) -> tuple[Sequence[int], Difficulty]:
-    levels = facts.get("levels", BENCHMARK)
+def _facts_of_levels(
+    suite: Suite, game: str, facts: Mapping[str, Any]
+) -> tuple[Sequence[int], str]:
+    levels = facts.get("levels", suite.training_levels)
     if not all(type(level) is int for level in levels):
-        raise UserError(f"levels such as {levels[0]!r} are not levels of Procgen's {game}.")
-    return levels, facts.get("difficulty", "easy")
+        raise UserError(f"levels such as {levels[0]!r} are not levels of {suite.name}'s {game}.")
+    return levels, facts.get("difficulty") or suite.difficulties[0]
 
 
-def kept_steps(run: Path) -> list[int]:
+def checkpoint_steps(run: Path) -> list[int]:
     """Steps whose networks a run has kept."""
     names = [path.stem.removeprefix("step_") for path in run.glob("checkpoints/step_*.pt")]
     return sorted(int(name) for name in names if name.isdigit())

@@ -4,26 +4,20 @@ Who plays writes them, who reports reads them; both through here.
 """
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pandas as pd
 
 from gsf.core.errors import UserError
-from gsf.suites.procgen import GAMES
+from gsf.evaluation.splits import SPLITS as SPLITS
+from gsf.nets.acting import Mode
+from gsf.suites import known_facts
 
 KEYS = ["game", "method", "seed", "step", "split", "level", "mode"]
-
-
 COLUMNS = [*KEYS, "return", "length", "completed"]
-
-
+MODES: tuple[Mode, ...] = get_args(Mode)
 IDENTITY = "agent"  # one column more: a digest of what played, so that rows are never mixed up
-
-
-SPLITS = ("seen", "validation", "unseen")
-
-
-MODES = ("greedy", "sampled")
 
 
 def check_rows(rows: pd.DataFrame, where: str) -> pd.DataFrame:
@@ -45,8 +39,8 @@ def check_rows(rows: pd.DataFrame, where: str) -> pd.DataFrame:
     for name in ("game", "method", "level"):
         if rows[name].isna().any():
             raise UserError(f"{where}: a row has no {name}; evaluate the run again.")
-    of_procgen = rows["game"].isin(list(GAMES))
-    _numbers(rows.loc[of_procgen, "level"], f"{where}: column 'level'")
+    played = [game for game in rows["game"].unique() if known_facts(game)]  # levels are seeds there
+    _numbers(rows.loc[rows["game"].isin(played), "level"], f"{where}: column 'level'")
     if not rows["completed"].isin([True, False]).all():
         raise UserError(f"{where}: completed is neither True nor False; evaluate the run again.")
     for name in ("game", "method", "split", "mode"):

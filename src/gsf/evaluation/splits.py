@@ -7,18 +7,18 @@ game's own distribution, and leaving them out would favour its rarer levels.
 
 import functools
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import xxhash
+from numpy.typing import NDArray
 
 from gsf.core.errors import UserError
-from gsf.suites.procgen import N_ACTIONS, Difficulty, make_env
+from gsf.suites import facts_of, find_game, make_env
 
 Split = Literal["seen", "validation", "unseen"]
-BENCHMARK = range(200)  # the levels that agents are trained on unless their dataset says otherwise
-FIRST = {"validation": 500_000, "unseen": 1_000_000}
-FIXED_ACTIONS = np.random.default_rng(0).integers(N_ACTIONS, size=64)
+SPLITS: tuple[Split, ...] = get_args(Split)
+MOST_TRIED = 100  # candidates for each level of a split
 N_ENVS = 64  # levels whose play is compared at once
 
 
@@ -26,29 +26,35 @@ def split_levels(
     game: str,
     split: Split,
     n: int,
-    training: Sequence[int] = BENCHMARK,
-    difficulty: Difficulty = "easy",
+    training: Sequence[int] | None = None,
+    difficulty: str | None = None,
 ) -> list[int]:
-    """The first n levels of a split; `training` are the levels the agent has learnt from."""
+    """The first n levels of a split; `training` are the levels the agent has learnt from, by
+    default those of the benchmark."""
+    suite, name = find_game(game)
+    training = suite.training_levels if training is None else training
     if n < 0:
         raise UserError(f"a split cannot have {n} levels; 0 leaves it out.")
     if split == "seen":
         return [int(level) for level in training[:n]]
-    if split not in FIRST:
-        raise UserError(f"unknown split {split!r}; choose one of seen, {', '.join(FIRST)}.")
+    if split not in SPLITS:
+        raise UserError(f"unknown split {split!r}; choose one of {', '.join(SPLITS)}.")
     # The benchmark's levels too, so that agents of any subset of them meet the same unseen levels.
-    avoided = tuple(sorted({*BENCHMARK, *map(int, training)}))
-    return list(_unlike(game, FIRST[split], n, avoided, difficulty))
+    avoided = tuple(sorted({*suite.training_levels, *map(int, training)}))
+    return list(_unlike(name, suite.first_level(split), n, avoided, difficulty))
 
 
 @functools.lru_cache(maxsize=64)
 def _unlike(
-    game: str, first: int, n: int, avoided: tuple[int, ...], difficulty: Difficulty
+    game: str, first: int, n: int, avoided: tuple[int, ...], difficulty: str | None
 ) -> tuple[int, ...]:
     """n levels from `first` on, without those that play like one of `avoided`."""
     known = set(_plays(game, avoided, difficulty))
     kept: list[int] = []
+    last = first + MOST_TRIED * n
     while len(kept) < n:
+        if first >= last:
+            raise UserError(f"hardly a level of {game} does not play like a training level.")
         candidates = range(first, first + n - len(kept))
         plays = _plays(game, tuple(candidates), difficulty)
         kept += [level for level, play in zip(candidates, plays, strict=True) if play not in known]
@@ -57,17 +63,22 @@ def _unlike(
 
 
 @functools.lru_cache(maxsize=64)
-def _plays(game: str, levels: tuple[int, ...], difficulty: Difficulty) -> tuple[str, ...]:
+def _plays(game: str, levels: tuple[int, ...], difficulty: str | None) -> tuple[str, ...]:
     """Of each level: a digest of all that is seen of it under the fixed actions."""
     parts = [levels[at : at + N_ENVS] for at in range(0, len(levels), N_ENVS)]
     return tuple(play for part in parts for play in _play_at_once(game, part, difficulty))
 
 
-def _play_at_once(game: str, levels: tuple[int, ...], difficulty: Difficulty) -> list[str]:
+def fixed_actions(game: str) -> NDArray[np.int64]:
+    """64 of them, drawn once and for all."""
+    return np.random.default_rng(0).integers(len(facts_of(game).actions), size=64)
+
+
+def _play_at_once(game: str, levels: tuple[int, ...], difficulty: str | None) -> list[str]:
     """A slot for each level, which begins again where it ends before the last action."""
     env = make_env(game, levels, len(levels), seed=0, difficulty=difficulty, copy=False)
     digests = [xxhash.xxh3_64(obs.data) for obs in env.reset()[0]]
-    for action in FIXED_ACTIONS:
+    for action in fixed_actions(game):
         obs, reward, terminated, truncated, _ = env.step(np.full(len(levels), action))
         for slot, state in enumerate(digests):
             state.update(reward[slot].tobytes())

@@ -4,10 +4,12 @@ It plays as `gsf evaluate` has it play: the same level, the same actions, the sa
 """
 
 import contextlib
+import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tyro
@@ -15,32 +17,30 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from gsf.core.errors import UserError
-from gsf.core.logs import progress
 from gsf.core.options import require_positive
-from gsf.evaluation.players import Device, Mode, Player, act, find_players, stream
-from gsf.suites.procgen import make_env
+from gsf.evaluation.players import Device, Player, find_players
+from gsf.evaluation.rollout import rollout
+from gsf.nets.acting import Mode
+from gsf.suites import facts_of
 
-# Procgen's own names: directions, then keys whose meaning is the game's.
-ACTIONS = (
-    *("left down", "left", "left up", "down", "-", "up", "right down", "right", "right up"),
-    *("D", "A", "W", "S", "Q", "E"),
-)
 CAPTION_HEIGHT = 32  # a multiple of 16, as video codecs like it; so is 64 times any scale
 Frame = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class PlayConfig:
-    """Watch an agent play one level: a video of what it sees; needs Procgen."""
+    """Watch an agent play one level: a video of what it sees."""
 
     agent: tyro.conf.Positional[str]
-    """A run directory, a policy (its file or the directory of a `gsf collect`), or `random`."""
+    """A run directory, a policy (its file, the directory of a `gsf collect`, or the name of a
+    shipped one), or `random`."""
     level: int
-    """Level seed: 0 to 199 are the benchmark's training levels, unseen ones begin at 500000."""
+    """Its number; unseen ones begin at 1000000 (Procgen)."""
     out: Path
     """Video to write: .gif, or .mp4 (pip install 'gsf[video]')."""
     game: str | None = None
-    """What `random` is to play; a run or a policy knows its game."""
+    """What `random` is to play; a run or a policy knows its game, but not a suite in a file of
+    yours: file.py:Suite/game."""
     mode: Mode = "greedy"
     """The best action, or one drawn at temperature 1."""
     step: int | None = None
@@ -79,23 +79,20 @@ def play(config: PlayConfig) -> Path:
         dataset=config.dataset,
         device=config.device,
     )[0]
-    episode = Episode(player, config)
+    video = Video(player, config)
     write = _write_mp4 if config.out.suffix == ".mp4" else _write_gif
     with _aside(config.out) as aside:
-        write(aside, episode.frames(), config.fps)
-    print(f"{config.out}: {player.method} on {player.game} level {config.level}, {episode.result}")
+        write(aside, video.frames(), config.fps)
+    print(f"{config.out}: {player.method} on {player.game} level {config.level}, {video.result}")
     return config.out
 
 
-class Episode:
-    """One episode; `frames` plays it, `result` says how it went."""
+class Video:
+    """One episode; `frames` plays it, the rest says how it went."""
 
     def __init__(self, player: Player, config: PlayConfig) -> None:
         self.player, self.config = player, config
         self.total, self.length, self.ended, self.completed = 0.0, 0, False, False
-        self._env = make_env(
-            player.game, [config.level], 1, seed=0, difficulty=player.difficulty, threads=0
-        )
 
     @property
     def result(self) -> str:
@@ -104,24 +101,18 @@ class Episode:
 
     def frames(self) -> Iterator[Frame]:
         player, config = self.player, self.config
-        limit = min(config.max_steps or self._env.step_limit, self._env.step_limit)
-        rng = stream(player.seed, config.level)
-        obs, _ = self._env.reset()
-        with (
-            contextlib.closing(self._env),
-            progress(f"play {player.game}", limit) as advance,
-        ):
-            while not self.ended and self.length < limit:
-                action = act(player.actor, obs, config.mode, rng.random(1))
-                line = f"step {self.length}   return {self.total:g}   {ACTIONS[action[0]]}"
-                shown = obs[0]  # the env shows no observation after the last
+        names = facts_of(player.game).actions
+        options: dict[str, Any] = {"difficulty": player.difficulty, "threads": 0}
+        levels = [config.level]
+        steps = rollout(player.actor, player.game, levels, config.mode, seed=player.seed, **options)
+        with contextlib.closing(steps):
+            for step in itertools.islice(steps, config.max_steps):
+                line = f"step {self.length}   return {self.total:g}   {names[step.action[0]]}"
+                shown = step.obs[0]  # there is no observation after the last
                 yield self._frame(shown, line)
-                obs, reward, terminated, truncated, info = self._env.step(action)
-                self.total += float(reward[0])
+                self.total += float(step.reward[0])
                 self.length += 1
-                self.ended = bool(terminated[0] | truncated[0])
-                self.completed = bool(info["completed"][0])
-                advance(self.length)
+                self.ended, self.completed = bool(step.ended[0]), bool(step.completed[0])
         for _ in range(config.fps):  # a second to see how it ended
             yield self._frame(shown, self.result)
 

@@ -35,8 +35,16 @@ class Agent:
     method: str
     step: int
     device: str = "cpu"
+    actions: tuple[int, ...] | None = None  # the env's ids of its actions; None: 0..n_actions-1
 
     def act(
+        self, obs: Array, mode: Mode = "greedy", uniform: Array | np.random.Generator | None = None
+    ) -> Array:
+        """Actions as the env calls them; see `choose`."""
+        chosen = self.choose(obs, mode, uniform)
+        return chosen if self.actions is None else np.asarray(self.actions)[chosen]
+
+    def choose(
         self, obs: Array, mode: Mode = "greedy", uniform: Array | np.random.Generator | None = None
     ) -> Array:
         """Actions, int64 [n] (or one). sampled draws at temperature 1 by `uniform`.
@@ -99,8 +107,16 @@ def load_agent(run: Path | str, step: int | None = None, device: str = "cpu") ->
     base.load_state_dict(state["base"])
     for module in (encoder, base):
         module.to(device).eval().requires_grad_(False)
-    method = manifest["method"]
-    return Agent(encoder, base, spec.obs_shape, spec.n_actions, method, state["step"], device)
+    return Agent(
+        encoder,
+        base,
+        spec.obs_shape,
+        spec.n_actions,
+        manifest["method"],
+        state["step"],
+        device,
+        tuple(manifest["actions"]) if manifest.get("actions") else None,
+    )
 
 
 def load_run_checkpoint(path: Path, method: str) -> dict[str, Any]:

@@ -114,7 +114,8 @@ def train(config: TrainConfig) -> Path:
             obs_shape=list(dataset.obs_shape),
             n_actions=dataset.n_actions,
             levels=dataset.levels,
-            difficulty=dataset.manifest.get("difficulty", "easy"),
+            difficulty=dataset.manifest.get("difficulty"),
+            actions=dataset.manifest.get("actions"),  # ids of the suite, by position
             reward_scale=learner.spec.reward_scale,
         )
         at = _loop(config, dataset, learner, rng)

@@ -20,7 +20,7 @@ from gsf.reporting.artifacts import Artifacts
 from gsf.reporting.films import Film, film
 from gsf.reporting.returns import gather, in_order
 from gsf.reporting.sources import Sources, Stage, seconds_per_step
-from gsf.suites.procgen import GAMES
+from gsf.suites import known_facts
 
 FILM_BYTES = 3_500_000  # of all films; base64 adds a third
 TILE_BYTES = 6_500_000  # of all pictures in the explorer
@@ -53,11 +53,13 @@ def films(
 ) -> Iterator[str]:
     """The same few unseen levels for every method of a game."""
     tested = rows[rows["split"] == "unseen"]
-    levels = {g: sorted(set(tested.loc[tested["game"] == g, "level"])) for g in runs if g in GAMES}
+    levels = {
+        g: sorted(set(tested.loc[tested["game"] == g, "level"])) for g in runs if known_facts(g)
+    }
     levels = {game: found for game, found in levels.items() if found}
     if runs.keys() - levels.keys():
         without = ", ".join(sorted(runs.keys() - levels.keys()))
-        made.problems.append(f"No films of {without}: no Procgen game, or no unseen levels played.")
+        made.problems.append(f"No films of {without}: no suite has it, or no unseen levels played.")
     n_agents = sum(len(runs[game]) + 1 for game in levels)
     if not n_agents:
         return

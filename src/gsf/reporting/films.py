@@ -1,9 +1,10 @@
 """Film strips: every agent on the same unseen levels, as `gsf evaluate` has it play them.
 
-Needs Procgen and torch, imported late: a report without them says so and goes on.
+Needs the games and torch, imported late: a report without them says so and goes on.
 """
 
 import contextlib
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -64,31 +65,19 @@ def _play(
     player: Any, levels: Sequence[int], mode: Literal["greedy", "sampled"], max_steps: int
 ) -> list[tuple[list[NDArray[np.uint8]], str]]:
     """Frames of the first `max_steps` steps of every level, and how it went."""
-    from gsf.evaluation.players import act, stream
-    from gsf.suites.procgen import make_env
+    from gsf.evaluation.rollout import rollout
 
-    n = len(levels)
-    env = make_env(player.game, list(levels), n, 0, difficulty=player.difficulty, threads=0)
-    streams = [stream(player.seed, level) for level in levels]
     frames: list[list[NDArray[np.uint8]]] = [[] for _ in levels]
-    total, over = np.zeros(n), [""] * n
-    with contextlib.closing(env):
-        obs, _ = env.reset()
-        for _ in range(max_steps):
-            for slot in range(n):
-                if not over[slot]:
-                    frames[slot].append(obs[slot])
-            uniform = np.array([x.random() for x in streams])
-            obs, reward, terminated, truncated, info = env.step(
-                act(player.actor, obs, mode, uniform)
-            )
-            for slot in np.flatnonzero([not how for how in over]):
-                total[slot] += reward[slot]
-                if terminated[slot] or truncated[slot]:
-                    how = "completed" if info["completed"][slot] else "ended"
-                    steps = len(frames[slot])
-                    over[slot] = f"return {total[slot]:g}, {how} after {steps} steps"
-            if all(over):
-                break
+    total, over = np.zeros(len(levels)), [""] * len(levels)
+    options: dict[str, Any] = {"difficulty": player.difficulty, "threads": 0}
+    steps = rollout(player.actor, player.game, levels, mode, seed=player.seed, **options)
+    with contextlib.closing(steps):
+        for step in itertools.islice(steps, max_steps):
+            total[step.at] += step.reward
+            for slot, i in enumerate(step.at):
+                frames[i].append(step.obs[slot])
+                if step.ended[slot]:
+                    how = "completed" if step.completed[slot] else "ended"
+                    over[i] = f"return {total[i]:g}, {how} after {len(frames[i])} steps"
     so_far = [f"return {x:g} in the first {max_steps} steps" for x in total]
-    return [(frames[i], over[i] or so_far[i]) for i in range(n)]
+    return [(frames[i], over[i] or so_far[i]) for i in range(len(levels))]

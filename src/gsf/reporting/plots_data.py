@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from gsf.reporting.plots import colour, new_figure, panels, styled
 from gsf.reporting.returns import in_order
-from gsf.suites.procgen import GAMES
+from gsf.suites import known_facts
 
 _BLUE, _ORANGE, _GREY = "#3e2c8b", "#d55e00", "#9a9a9a"
 
@@ -25,19 +25,20 @@ _BLUE, _ORANGE, _GREY = "#3e2c8b", "#d55e00", "#9a9a9a"
 def entropy(
     by_game: Mapping[str, Sequence[Mapping[str, Any]]],
     key: str = "ppo/entropy",
-    n_actions: int = 15,
 ) -> Figure:
     """PPO's policy entropy over training, from `runs.read_metrics` rows of every game."""
     columns = min(4, max(len(by_game), 1))
     rows = math.ceil(len(by_game) / columns)
-    note = f"training levels; dotted: log {n_actions}, the entropy of uniform random play"
+    note = "training levels; dotted: the entropy of uniform random play"
     figure = new_figure(1.0 + 1.25 * rows if rows > 1 else 2.6, note=note)
     axes, left = panels(figure, len(by_game), columns, sharex=True, sharey=True)
     for ax, (game, metrics) in zip(axes, by_game.items(), strict=True):
         points = [(row["step"], row[key]) for row in metrics if key in row]
         ax.plot(*zip(*points, strict=True) if points else ([], []), color=_BLUE)
-        ax.axhline(math.log(n_actions), color="black", linestyle=":", linewidth=1)
-        ax.set_ylim(0, math.log(n_actions) * 1.08)
+        if facts := known_facts(game):
+            uniform = math.log(len(facts.actions))
+            ax.axhline(uniform, color="black", linestyle=":", linewidth=1)
+            ax.set_ylim(0, uniform * 1.08)
         ax.set_title(game)
     for ax in left:
         ax.set_ylabel("entropy (nats)")
@@ -64,8 +65,10 @@ def learning(by_game: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -
             smooth = pd.Series([x["ppo/return"] for x in points]).rolling(8, min_periods=1).mean()
             shade = _BLUE if len(names) == 1 else f"C{names.index(name)}"
             ax.plot(minutes, smooth, color=shade, label=name, linewidth=1.2)
-        for level in (GAMES[game].random, GAMES[game].ppo_seen) if game in GAMES else ():
-            ax.axhline(level, color="black", linestyle=":", linewidth=1)
+        facts = known_facts(game)
+        for level in (facts.random, *(facts.published or ())[:1]) if facts else ():
+            if level is not None:
+                ax.axhline(level, color="black", linestyle=":", linewidth=1)
         ax.set_title(game)
         ax.set_xlabel("minutes")
     for ax in left:

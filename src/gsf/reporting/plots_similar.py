@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gsf.evaluation.video import ACTIONS
 from gsf.reporting.plots import new_figure, styled
+from gsf.suites import facts_of
 
 _BLUE, _ORANGE = "#3e2c8b", "#d55e00"
 
@@ -18,7 +18,7 @@ def similar_segments(
     facts: Mapping[str, Any], frames: Sequence[Sequence[NDArray[np.uint8]]]
 ) -> Figure:
     """`facts` as `similar.describe` has them; frames of both segments, uint8 [H,W,3] each."""
-    length = len(frames[0])
+    length, names = len(frames[0]), facts_of(facts["game"]).actions
     note = (
         f"{facts['game']}, training levels; mean over steps: cosine similarity of latent states "
         f"{facts['state_cosine']:.3f}, normalised squared error of values "
@@ -35,7 +35,7 @@ def similar_segments(
             ax.grid(visible=False)
             ax.set_title(f"value {segment['value'][t]:.2f}", loc="center", fontsize=7.5)
             likely = int(np.argmax(segment["probs"][t]))
-            name = ACTIONS[likely] if likely < len(ACTIONS) else str(likely)
+            name = names[likely]
             ax.set_xlabel(f"{name} {segment['probs'][t][likely]:.2f}", fontsize=7)
         axes[row][0].set_ylabel(f"level {segment['level']}", fontsize=8.5)
     for t, ax in enumerate(axes[1]):

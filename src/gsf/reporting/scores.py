@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gsf.core.errors import UserError
 from gsf.reporting.returns import REFERENCES, in_order, missing_runs
-from gsf.suites.procgen import GAMES
+from gsf.suites import known_facts
 
 Array = NDArray[np.float64]
 
@@ -39,16 +39,19 @@ class Scores:
     @property
     def unit(self) -> str:
         """Imported datasets have no min-max range: then everything stays raw."""
-        known = all(game in GAMES for by_game in self.returns.values() for game in by_game)
+        games = {game for by_game in self.returns.values() for game in by_game}
+        known = all(_score_range(game) for game in games)
         return "min-max score" if known else "return"
 
     def n_seeds(self, method: str, games: Iterable[str] | None = None) -> int:
         return min(len(self.seeds[method][g]) for g in (self.games if games is None else games))
 
     def normalise(self, game: str, x: Array) -> Array:
-        if self.unit == "return":
+        score_range = _score_range(game)
+        if self.unit == "return" or score_range is None:
             return x
-        return (x - GAMES[game].score_min) / (GAMES[game].score_max - GAMES[game].score_min)
+        low, high = score_range
+        return (x - low) / (high - low)
 
     def run_means(self, method: str, game: str) -> Array:
         """[seeds]: mean over levels. One run, one number."""
@@ -60,6 +63,11 @@ class Scores:
         if len({self.seeds[method][game] for game in self.games}) > 1:
             raise UserError(f"{method} lacks some seeds in some games: {' '.join(self.notes)}")
         return np.stack([self.normalise(g, self.run_means(method, g)) for g in self.games], axis=1)
+
+
+def _score_range(game: str) -> tuple[float, float] | None:
+    facts = known_facts(game)
+    return facts.score_range if facts else None
 
 
 def scores(

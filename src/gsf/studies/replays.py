@@ -15,7 +15,7 @@ from gsf.core.stage import read_manifest
 from gsf.data.format import read_facts
 from gsf.data.recording import Recording, Replay, Take
 from gsf.gvf.monte_carlo import monte_carlo
-from gsf.suites.procgen import make_env
+from gsf.suites import make_env
 
 Array = NDArray[Any]
 
@@ -54,6 +54,8 @@ class FitValues:
                 "per observation, such as that of the reward."
             )
         self.digest: str = manifest["digest"]
+        if facts["config"].get("levels"):
+            raise UserError(f"{dataset} holds some levels only; give a fit of all of them.")
         kept = facts["config"].get("transitions")
         cut = recording.cut(kept) if kept else recording
         slots = [(take, slot) for take, x in enumerate(cut.takes) for slot in range(x.n_envs)]

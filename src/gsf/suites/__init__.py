@@ -1,0 +1,169 @@
+"""Where agents play: a `Suite` is its games and the function that makes their vector env.
+
+Suites are the files of this folder, entry points `gsf.suites` of installed packages, and
+`file.py:Name`. A game is named alone (coinrun) or with its suite (file.py:Name/corridor). Facts
+of games are read without what it takes to play them.
+"""
+
+import difflib
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsf.core.errors import UserError
+from gsf.core.registry import Registry
+
+Levels = range | Sequence[int]
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Game:
+    """What is known of a game before it is played."""
+
+    obs_shape: tuple[int, ...]  # [H,W,C] of its uint8 images
+    actions: tuple[str, ...]  # their names, for people; an action's id is its place
+    noop: int = 0  # the action that does nothing, or any
+    same_actions: tuple[tuple[int, ...], ...] = ()  # ids that lead to one future, plainest first
+    score_range: tuple[float, float] | None = None  # of min-max scores
+    random: float | None = None  # return of uniform play on the training levels
+    published: tuple[float, float] | None = None  # returns on seen and unseen levels
+
+    @property
+    def distinct_actions(self) -> NDArray[np.int64]:
+        """Ids of the actions that differ in what follows, one of each class, ascending."""
+        repeated = {action for same in self.same_actions for action in same[1:]}
+        return np.array([a for a in range(len(self.actions)) if a not in repeated])
+
+    @property
+    def action_classes(self) -> NDArray[np.int64]:
+        """Of every id, the position in `distinct_actions` of the one it equals."""
+        plain = np.arange(len(self.actions))
+        for same in self.same_actions:
+            plain[list(same)] = same[0]
+        return np.searchsorted(self.distinct_actions, plain)
+
+    def action_ids(self, which: str) -> NDArray[np.int64]:
+        """Ids of the `distinct` actions, or of `all`."""
+        return self.distinct_actions if which == "distinct" else np.arange(len(self.actions))
+
+
+class LevelEnv(Protocol):
+    """A Gymnasium vector env (autoreset in the same step) whose episodes are levels.
+
+    Of a list of levels slot i plays levels[i::n_envs] in turn, each from its start and exactly;
+    of a `range` every slot draws its levels at random, by the seed. `step` says in
+    `info["completed"]` [n_envs] which of the episodes that ended were won, if the game can tell.
+    """
+
+    num_envs: int
+
+    def reset(self) -> tuple[Array, dict[str, Any]]: ...
+    def step(self, actions: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]: ...
+    def close(self) -> None: ...
+
+
+class ReplayableEnv(LevelEnv, Protocol):
+    """What recording needs besides: `info["level"]` on every step, and states to go on from."""
+
+    seed: int
+    levels: Levels
+
+    def observe(self) -> tuple[Array, Array]:
+        """The current observations and their levels, without a step."""
+        ...
+
+    def latent_state(self) -> list[bytes]: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Suite:
+    """`make_env(game, levels, n_envs, seed, *, difficulty=None, threads=None, copy=True)` gives a
+    `LevelEnv`; difficulty None is the first of `difficulties`, `copy=False` may lend buffers that
+    the next step overwrites."""
+
+    name: str
+    games: Mapping[str, Game]
+    make_env: Callable[..., Any]
+    difficulties: tuple[str, ...] = ("default",)
+    training_levels: range = range(200)  # of the benchmark; a dataset may have others
+    first_validation: int = 500_000
+    first_unseen: int = 1_000_000
+    published_by: str = ""  # whose returns `Game.published` are
+    replays_with: str | None = None  # the build that repeats a play exactly; None: cannot be
+
+    def first_level(self, split: str) -> int:
+        """Where the levels of `validation` or `unseen` begin."""
+        return self.first_validation if split == "validation" else self.first_unseen
+
+
+def turns(levels: Levels, n_envs: int, seed: int) -> list[Iterator[int]]:
+    """The levels of each slot, without an end: as `LevelEnv` has them, for suites that follow."""
+    if not isinstance(levels, range):
+        return [itertools.cycle(levels[slot::n_envs]) for slot in range(n_envs)]
+    rngs = np.random.default_rng(seed).spawn(n_envs)
+    return [_draws(levels, rng) for rng in rngs]
+
+
+def _draws(levels: range, rng: np.random.Generator) -> Iterator[int]:
+    while True:
+        yield levels[int(rng.integers(len(levels)))]
+
+
+REGISTRY: Registry[Suite] = Registry("suite", "gsf.suites", lambda x: isinstance(x, Suite))
+
+
+def all_suites() -> list[Suite]:
+    """Those that are installed, and those of files that were named in this process."""
+    installed = [REGISTRY.find(name).value for name in REGISTRY.names()]
+    return list({suite.name: suite for suite in [*REGISTRY.of_files(), *installed]}.values())
+
+
+def find_game(spec: str) -> tuple[Suite, str]:
+    """The suite of a game, and the game's own name; one sentence if there is no such game."""
+    owner, _, name = spec.rpartition("/")
+    suites = [REGISTRY.find(owner).value] if owner else all_suites()
+    having = [suite for suite in suites if name in suite.games]
+    if len(having) > 1:
+        raise UserError(
+            f"{name} is a game of {' and of '.join(s.name for s in having)}; "
+            f"say which: {having[0].name}/{name}."
+        )
+    if not having:
+        known = [game for suite in suites for game in suite.games]
+        close = difflib.get_close_matches(name, known, n=1)
+        meant = f"did you mean {close[0]}? " if close else ""
+        raise UserError(
+            f"unknown game {name!r}; {meant}There are {', '.join(known)}, or your own as "
+            "file.py:Suite/game."
+        )
+    return having[0], name
+
+
+def facts_of(game: str) -> Game:
+    """What its suite knows of a game."""
+    suite, name = find_game(game)
+    return suite.games[name]
+
+
+def known_facts(game: str) -> Game | None:
+    """The same; None of a game that no suite has, such as that of imported data."""
+    try:
+        return facts_of(game)
+    except UserError:
+        return None
+
+
+def make_env(game: str, levels: Levels, n_envs: int, seed: int, **options: Any) -> Any:
+    """A vector env that plays exactly these levels of a game, the options being its suite's.
+
+    A list is played in order, slot i taking levels[i::n_envs]; from a range levels are drawn.
+    """
+    suite, name = find_game(game)
+    return suite.make_env(name, levels, n_envs, seed, **options)

@@ -1,4 +1,4 @@
-"""Facts about the 16 Procgen games (easy): step limits, score ranges, returns to compare with."""
+"""Procgen as a suite: a vector env whose levels, ends and states are exact."""
 
 import contextlib
 import functools
@@ -6,8 +6,7 @@ import io
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -16,104 +15,10 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from gsf.core.errors import UserError
+from gsf.suites import Levels, Suite
+from gsf.suites._procgen_games import GAMES, STEP_LIMITS
 
-N_ACTIONS = 15  # Procgen's own ids: pairs of arrow keys (4: none), then the keys D A W S Q E
-
-
-# Actions that lead to the same future from every state, the plainest first; all others differ.
-_RIGHT_LEFT_JUMP = ((4, 3, 9, 10, 11, 12, 13, 14), (1, 0), (7, 6))
-
-
-_EIGHT_WAYS = ((4, 9, 10, 11, 12, 13, 14),)
-
-
-_EIGHT_WAYS_AND_FIRE = ((4, 10, 11, 12, 13, 14),)
-
-
-_FOUR_WAYS = ((4, 9, 10, 11, 12, 13, 14), (1, 0, 2), (7, 6, 8))
-
-
-_RIGHT_LEFT_FIRE = ((4, 3, 5, 10, 11, 12, 13, 14), (1, 0, 2), (7, 6, 8))
-
-
-_SAME = {
-    "bigfish": _EIGHT_WAYS,
-    "bossfight": _EIGHT_WAYS_AND_FIRE,
-    "caveflyer": _EIGHT_WAYS_AND_FIRE,
-    "chaser": _EIGHT_WAYS,
-    "climber": _RIGHT_LEFT_JUMP,
-    "coinrun": _RIGHT_LEFT_JUMP,
-    "dodgeball": _EIGHT_WAYS_AND_FIRE,
-    "fruitbot": _RIGHT_LEFT_FIRE,
-    "heist": _EIGHT_WAYS,
-    "jumper": _RIGHT_LEFT_JUMP,
-    "leaper": _FOUR_WAYS,
-    "maze": _FOUR_WAYS,
-    "miner": _FOUR_WAYS,
-    "ninja": ((4, 3), (1, 0), (7, 6), (9, 13, 14)),
-    "plunder": _RIGHT_LEFT_FIRE,
-    "starpilot": ((9, 11, 12, 13, 14),),
-}
-
-
-def distinct_actions(game: str) -> NDArray[np.int64]:
-    """Ids of the actions that differ in what follows, one of each class, ascending."""
-    find_game(game)
-    repeated = {action for same in _SAME[game] for action in same[1:]}
-    return np.array([action for action in range(N_ACTIONS) if action not in repeated])
-
-
-def action_classes(game: str) -> NDArray[np.int64]:
-    """Of each of Procgen's 15 ids, the position in `distinct_actions` of the one it equals."""
-    plain = np.arange(N_ACTIONS)
-    for same in _SAME[game]:
-        plain[list(same)] = same[0]
-    return np.searchsorted(distinct_actions(game), plain)
-
-
-@dataclass(frozen=True)
-class Game:
-    step_limit: int
-    score_min: float  # the range of min-max scores
-    score_max: float
-    ppo_seen: float  # PPO after 25M frames on 200 levels, on those levels and on unseen ones
-    ppo_unseen: float
-    random: float  # uniform play, one episode on each of levels 0..199 (docs/results/random.csv)
-
-
-GAMES = {
-    "bigfish": Game(6000, 1, 40, 12.1, 4.8, 0.97),
-    "bossfight": Game(4000, 0.5, 13, 8.3, 7.6, 0.06),
-    "caveflyer": Game(1000, 3.5, 12, 7.2, 5.3, 2.46),
-    "chaser": Game(1000, 0.5, 13, 6.6, 5.9, 0.66),
-    "climber": Game(1000, 2, 12.6, 8.6, 5.9, 2.42),
-    "coinrun": Game(1000, 5, 10, 9.5, 8.7, 2.6),
-    "dodgeball": Game(1000, 1.5, 19, 5.0, 1.9, 0.64),
-    "fruitbot": Game(1000, -1.5, 32.4, 29.7, 26.5, -2.23),
-    "heist": Game(1000, 3.5, 10, 7.9, 2.8, 3.4),
-    "jumper": Game(1000, 3, 10, 8.6, 5.7, 3.6),
-    "leaper": Game(500, 3, 10, 6.2, 5.8, 2.6),
-    "maze": Game(500, 5, 10, 9.3, 5.5, 4.4),
-    "miner": Game(1000, 1.5, 13, 12.8, 9.4, 1.5),
-    "ninja": Game(1000, 3.5, 10, 7.7, 5.8, 2.45),
-    "plunder": Game(4000, 4.5, 30, 5.3, 4.6, 4.09),
-    "starpilot": Game(1000, 2.5, 64, 30.0, 23.8, 1.62),
-}
-
-
-def find_game(name: str) -> Game:
-    if name not in GAMES:
-        raise UserError(f"unknown game {name!r}; Procgen has {', '.join(GAMES)}.")
-    return GAMES[name]
-
-
-OBS_SHAPE = (64, 64, 3)
-
-
-Difficulty = Literal["easy", "hard"]
-
-
-Levels = range | Sequence[int]
+DIFFICULTIES = ("easy", "hard")
 
 
 def make_env(
@@ -122,7 +27,7 @@ def make_env(
     n_envs: int,
     seed: int,
     *,
-    difficulty: Difficulty = "easy",
+    difficulty: str | None = None,
     threads: int | None = None,
     copy: bool = True,
 ) -> "ProcgenVectorEnv":
@@ -133,8 +38,18 @@ def make_env(
     `copy=False` lends Procgen's own buffers, overwritten by the next step.
     """
     return ProcgenVectorEnv(
-        game, levels, n_envs, seed, difficulty=difficulty, threads=threads, copy=copy
+        game, levels, n_envs, seed, difficulty or DIFFICULTIES[0], threads=threads, copy=copy
     )
+
+
+procgen = Suite(
+    "procgen",
+    GAMES,
+    make_env,
+    DIFFICULTIES,
+    published_by="PPO, 25M frames",
+    replays_with="procgen-mirror 0.10.7",
+)
 
 
 class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
@@ -149,13 +64,16 @@ class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         levels: Levels,
         n_envs: int,
         seed: int,
+        difficulty: str,
         *,
-        difficulty: Difficulty = "easy",
         threads: int | None = None,
         copy: bool = True,
     ) -> None:
+        if difficulty not in DIFFICULTIES:
+            known = " and ".join(DIFFICULTIES)
+            raise UserError(f"unknown difficulty {difficulty!r}; Procgen has {known}.")
         self.game, self.difficulty, self.seed = game, difficulty, seed
-        self.step_limit = find_game(game).step_limit
+        self.step_limit = STEP_LIMITS[game]
         self.levels = _checked_levels(levels)
         if n_envs < 1:
             raise UserError(f"n_envs must be positive, got {n_envs}.")
@@ -165,8 +83,9 @@ class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
                 f"without a level; use at most {len(self.levels)}."
             )
         self.num_envs = n_envs
-        self.single_observation_space = gymnasium.spaces.Box(0, 255, OBS_SHAPE, np.uint8)
-        self.single_action_space = gymnasium.spaces.Discrete(N_ACTIONS)
+        facts = GAMES[game]
+        self.single_observation_space = gymnasium.spaces.Box(0, 255, facts.obs_shape, np.uint8)
+        self.single_action_space = gymnasium.spaces.Discrete(len(facts.actions))
         self.observation_space = batch_space(self.single_observation_space, n_envs)
         self.action_space = batch_space(self.single_action_space, n_envs)
         self._threads = os.cpu_count() or 1 if threads is None else threads
@@ -271,7 +190,7 @@ class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
 
 @functools.lru_cache(maxsize=1024)
-def initial_state(game: str, level: int, difficulty: Difficulty = "easy") -> bytes:
+def initial_state(game: str, level: int, difficulty: str) -> bytes:
     """The latent state in which the level begins, from an env that has no other level."""
     env = _procgen_env(1, game, difficulty, level, 1, seed=0, threads=0)
     env.observe()
@@ -283,7 +202,7 @@ def initial_state(game: str, level: int, difficulty: Difficulty = "easy") -> byt
 def _procgen_env(
     n_envs: int,
     game: str,
-    difficulty: Difficulty,
+    difficulty: str,
     first_level: int,
     n_levels: int,
     seed: int,

@@ -1,17 +1,72 @@
 """Tuning for `gsf run --tune`: as many trials for every method, judged on validation levels only.
 
-In: how a method is trained. Out: its trials as `--set` words, and, from their returns, the ones to
-keep. The seed of the trials is not among those that are reported.
+In: a plan. Out: tuning/<game>/<method>/trial<k>, tuning/trials.csv and, of every game and method,
+the setting to keep as `--set` words. The seed of the trials is not among those that are reported.
 """
 
 import itertools
+from pathlib import Path
 
 import pandas as pd
 
+from gsf.core.errors import UserError
+from gsf.core.files import write_atomic
+from gsf.core.logs import console
+from gsf.core.stage import Identity
 from gsf.evaluation.rows import MODES
 from gsf.learn.learner import AgentConfig
+from gsf.learn.methods import Method
+from gsf.sweep.jobs import run_jobs
+from gsf.sweep.plan import Chosen, Plan
+from gsf.sweep.settings import RunConfig
 
 SEED = 1_000
+
+
+def tune(plan: Plan) -> Chosen:
+    """The settings that did best on each game's validation levels."""
+    config, out = plan.config, plan.config.out / "tuning"
+    assert config.tune is not None
+    if not (out / "manifest.json").is_file():  # it keeps these runs out of reports
+        Identity("tuning").write(out)
+    fixed = (
+        f"train.grad_steps={config.tune}",
+        "train.keep=1",
+        "evaluate.all=false",
+        'evaluate.splits=["validation"]',
+    )
+    jobs = {
+        plan.job(game, method, SEED, out / game / method.name / f"trial{number}", trial, fixed): (
+            number,
+            trial,
+        )
+        for game, method in itertools.product(plan.recordings, plan.methods)
+        for number, trial in enumerate(_undecided_trials(config, method))
+    }
+    failures = run_jobs(list(jobs), config)
+    for job, failure in failures.items():  # a setting that breaks is named, and not chosen
+        console.print(f"[red]failed:[/] tuning {job}: {failure}", soft_wrap=True)
+    rows = [
+        pd.read_csv(job.out / "returns.csv").assign(trial=number, setting=" ".join(trial))
+        for job, (number, trial) in jobs.items()
+        if job not in failures
+    ]
+    if not rows:
+        raise UserError("every trial of the tuning failed; the reasons are above.")
+    table = choose(pd.concat(rows), config.tune)
+    write_atomic(out / "trials.csv", table.to_csv(index=False))
+    best = table.loc[table["chosen"], ["game", "method", "setting"]].to_numpy().tolist()
+    for game, method, setting in best:
+        console.print(f"tuned {game} {method}: {setting}", highlight=False)
+    return {(game, method): tuple(setting.split()) for game, method, setting in best}
+
+
+def _undecided_trials(config: RunConfig, method: Method) -> list[tuple[str, ...]]:
+    """The method's trials, less what --set has decided."""
+    decided = {word.partition("=")[0] for word in config.set}
+    found = trials(config.stage("train", method, dataset=Path(), out=Path()))
+    left = (tuple(w for w in trial if w.partition("=")[0] not in decided) for trial in found)
+    return list(dict.fromkeys(left))
 
 
 def trials(config: AgentConfig) -> list[tuple[str, ...]]:
@@ -35,7 +90,7 @@ def trials(config: AgentConfig) -> list[tuple[str, ...]]:
 def choose(rows: pd.DataFrame, step: int) -> pd.DataFrame:
     """Mean return of every trial by mode, and of each game and method the `chosen` one.
 
-    rows: returns.COLUMNS, `trial` and `setting`; those of other steps, of a shorter tuning, do not
+    rows: rows.COLUMNS, `trial` and `setting`; those of other steps, of a shorter tuning, do not
     count. The best mean over both modes wins, as it has less noise than one of them; of equals the
     first, closest to the default.
     """

@@ -1,0 +1,104 @@
+"""The one episode loop: whatever plays as `gsf evaluate` does plays here.
+
+A step is a function of the agent, its seed and the level alone: not of the order of levels, nor of
+who plays beside it.
+"""
+
+import contextlib
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsf.core.errors import UserError
+from gsf.nets.acting import Mode
+from gsf.suites import find_game
+
+Array = NDArray[Any]
+# Matrix kernels take rows in eights and round the odd ones at the end differently.
+ROWS = 8
+
+
+class Actor(Protocol):
+    """All an agent needs to be evaluated."""
+
+    def act(self, obs: Array, mode: Mode, uniform: Array) -> Array:
+        """Ids of actions [n] for images uint8 [n,H,W,C].
+
+        `uniform` [n], in [0, 1), is all the randomness there is, in either mode.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One step in every slot that is still playing, k of them; all arrays [k]."""
+
+    at: NDArray[np.int64]  # which of the levels, by place in their list
+    obs: NDArray[np.uint8]  # [k,H,W,C], before the action
+    action: Array
+    reward: Array
+    ended: NDArray[np.bool_]
+    completed: NDArray[np.bool_]  # ended, and won
+
+
+def rollout(
+    actor: Actor,
+    game: str,
+    levels: Sequence[int],
+    mode: Mode,
+    *,
+    seed: int,
+    n_envs: int | None = None,
+    difficulty: str | None = None,
+    threads: int | None = None,
+) -> Generator[Step, None, None]:
+    """Plays one episode on each level, `n_envs` at once (default: all)."""
+    suite, name = find_game(game)
+    facts, m = suite.games[name], len(levels)
+    n = min(n_envs or m, m)
+    env = suite.make_env(
+        name, list(levels), n, 0, difficulty=difficulty, threads=threads, copy=False
+    )
+    with contextlib.closing(env):
+        obs, _ = env.reset()
+        at = np.arange(n)  # what each slot plays
+        streams = [stream(seed, levels[i]) for i in at]
+        while (playing := np.flatnonzero(at < m)).size:
+            uniform = np.array([streams[slot].random() for slot in playing])
+            seen = obs[playing]  # a copy: the next step overwrites obs
+            chosen = act(actor, seen, mode, uniform, len(facts.actions))
+            actions = np.full(n, facts.noop)  # slots whose levels are over wait
+            actions[playing] = chosen
+            obs, reward, terminated, truncated, info = env.step(actions)
+            ended = (terminated | truncated)[playing]
+            completed = ended & info.get("completed", np.zeros(n, bool))[playing]
+            yield Step(at[playing], seen, chosen, reward[playing], ended, completed)
+            over = playing[ended]
+            at[over] += n
+            for slot in over[at[over] < m]:
+                streams[slot] = stream(seed, levels[at[slot]])
+
+
+def stream(seed: int, level: int) -> np.random.Generator:
+    """What actions on a level are drawn with: one number a step, whoever plays it and when."""
+    return np.random.default_rng([seed, level])
+
+
+def act(actor: Actor, obs: Array, mode: Mode, uniform: Array, n_actions: int) -> Array:
+    """The actor's choice, checked, and independent of how many images it is asked about at once.
+
+    Images are padded to a multiple of 8: with that, a row's result was the same bit for bit in
+    every batch and with one or two threads. On other hardware only rounding can differ.
+    """
+    n = len(obs)
+    rows = np.minimum(np.arange(n + -n % ROWS), n - 1)
+    actions = np.asarray(actor.act(obs[rows], mode, uniform[rows]))
+    if actions.shape != (len(rows),) or actions.min() < 0 or actions.max() >= n_actions:
+        raise UserError(
+            f"the agent's act() gave {actions.dtype} {list(actions.shape)} for {len(rows)} images; "
+            f"it must give one action in 0..{n_actions - 1} for each."
+        )
+    return actions[:n]

@@ -1,0 +1,106 @@
+"""Options of `gsf run`, and what they come to in a stage: the preset, what is given, then --set."""
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from gsf.core.errors import UserError
+from gsf.core.options import from_json, require_positive, to_json
+from gsf.core.presets import Preset, preset_values
+from gsf.data.materialise import MaterialiseConfig
+from gsf.evaluation.evaluate import EvaluateConfig
+from gsf.gvf.fit import FitConfig
+from gsf.gvf.label import LabelConfig
+from gsf.learn import bases, losses, methods
+from gsf.learn.methods import Method
+from gsf.learn.train import TrainConfig
+
+STAGES: dict[str, Any] = {
+    "materialise": MaterialiseConfig,
+    "fit": FitConfig,
+    "label": LabelConfig,
+    "train": TrainConfig,
+    "evaluate": EvaluateConfig,
+}
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Compare methods: materialise, fit, label, train, evaluate and report, resumable."""
+
+    out: Path = Path("results/run")
+    """Directory of all results; the same command goes on where it was stopped."""
+    preset: Preset = "laptop"
+    """Sizes of every stage: smoke (a minute), laptop (15 minutes), study (CPU days), paper."""
+    games: tuple[str, ...] = ()
+    """Games (`all` for every one); by default those with a shipped recording."""
+    methods: tuple[str, ...] = ("bc", "cql", "gsf-reward")
+    """Methods (`all` for every one); your own as file.py:Name, gsf-file.py:cumulant."""
+    seeds: int = 1
+    """Seeds 0..seeds-1 of every method."""
+    recordings: tuple[str, ...] = ()
+    """Recording files, or names of shipped ones (coinrun-early); each says its game itself."""
+    set: tuple[str, ...] = ()
+    """Any option of a stage, a base or a loss: train.grad_steps=1000 cql.alpha=4 gsf.tau=0.1 ..."""
+    tune: int | None = None
+    """First try four settings of every method for so many gradient steps; a game's validation
+    levels choose. What --set says stays as it is."""
+    workers: int = 1
+    """Runs at a time, each in a process with its share of the cores; each writes <run>.log."""
+    ray: bool = False
+    """Spread the runs over a Ray cluster (pip install 'gsf[cluster]') that shares this disk."""
+    report: bool = True
+    """Write report.html at the end."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "seeds", "tune", "workers")
+        self._check_settings()
+
+    def find_methods(self) -> list[Method]:
+        chosen = dict(preset_values("train", self.preset))
+        chosen |= {
+            x: value for owner, x, value in map(_parse_setting, self.set) if owner == "train"
+        }
+        return methods.find_all(self.methods, chosen.get("on"))
+
+    def stage(self, name: str, method: Method | None = None, **given: Any) -> Any:
+        """A stage's options: its defaults, the preset's, those given, then --set."""
+        chosen = to_json(STAGES[name](**{**preset_values(name, self.preset), **given}))
+        parts = {} if method is None else {x.name: role for role, x in method.parts.items()}
+        for owner, option, value in map(_parse_setting, self.set):
+            if owner == name:
+                chosen[option] = value
+            elif owner in parts:
+                role = parts[owner]
+                chosen[role] = {**(chosen[role] or {}), option: value}
+        if method is not None:
+            chosen |= {"method": method.spec, "on": method.base.spec}
+        return from_json(STAGES[name], chosen)
+
+    def _check_settings(self) -> None:
+        known = {name: bases.find(name).value.Config for name in bases.names()}
+        known |= {name: losses.find(name).value.Config for name in losses.names()}
+        for method in self.find_methods():
+            known |= {part.name: part.value.Config for part in method.parts.values()}
+        known |= STAGES
+        for word in self.set:
+            owner, option, _ = _parse_setting(word)
+            if owner not in known:
+                raise UserError(f"--set {word}: choose an owner among {', '.join(known)}.")
+            options = [field.name for field in fields(known[owner])]
+            if option not in options:
+                raise UserError(
+                    f"--set {word}: {owner} has no option {option}, but {', '.join(options)}."
+                )
+
+
+def _parse_setting(word: str) -> tuple[str, str, Any]:
+    key, given, text = word.partition("=")
+    owner, _, option = key.partition(".")
+    if not (given and owner and option):
+        raise UserError(f"--set {word} is not owner.option=value.")
+    try:
+        return owner, option, json.loads(text)
+    except ValueError:
+        return owner, option, text

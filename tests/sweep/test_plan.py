@@ -1,0 +1,56 @@
+"""What is to be run is known, and wrong names are refused, before anything is computed."""
+
+import pytest
+
+from gsf.core.errors import UserError
+from gsf.suites.procgen import GAMES
+from gsf.sweep import plan
+from gsf.sweep.plan import resolve
+from gsf.sweep.run import RunConfig, run
+
+
+def test_jobs_are_games_by_methods_by_seeds(tmp_path):
+    config = RunConfig(
+        tmp_path, "smoke", ("coinrun", "jumper"), ("bc", "gsf-reward"), seeds=2, set=("train.lr=1",)
+    )
+    found = resolve(config)
+    assert found.recordings == {"coinrun": "coinrun", "jumper": "jumper"}
+    jobs = found.jobs({("jumper", "bc"): ("train.lr=2", "train.batch=3")})
+    assert [str(job) for job in jobs] == [
+        f"{game} {method} seed{seed}"
+        for seed in range(2)
+        for game in ("coinrun", "jumper")
+        for method in ("bc", "gsf-reward")
+    ]
+    assert [job.out for job in jobs[:2]] == [
+        tmp_path / "coinrun/bc/seed0",
+        tmp_path / "coinrun/gsf-reward/seed0",
+    ]
+    assert jobs[1].fitted == tmp_path / "coinrun/gvf-reward-mc"
+    tuned = jobs[2].config.stage("train", dataset=tmp_path, out=tmp_path)
+    assert (tuned.lr, tuned.batch) == (1, 3)  # what the user says overrules what tuning found
+    assert jobs[0].config.set == ("train.lr=1",)
+
+
+def test_all_games_are_those_that_can_be_recorded(monkeypatch):
+    assert plan._all_games() == tuple(GAMES)
+    with pytest.raises(UserError, match="no recording of bigfish is shipped"):
+        resolve(RunConfig(games=("all",)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"games": ("pong",)}, "unknown game 'pong'"),
+        ({"methods": ("magic",)}, "unknown method 'magic'"),
+        ({"recordings": ("gone.gsfrec",)}, "no recording at gone.gsfrec"),
+        ({"set": ("train.encoder=magic",)}, "magic"),
+        ({"set": ("fit.estimator=magic",)}, "magic"),
+        ({"set": ("label.n_bins=many",)}, "many"),
+        ({"set": ("magic.tau=1",)}, "magic"),
+    ],
+)
+def test_wrong_names_are_refused_before_anything_is_computed(tmp_path, options, message):
+    with pytest.raises(UserError, match=message):
+        run(RunConfig(out=tmp_path / "out", preset="smoke", **options))
+    assert not (tmp_path / "out").exists()
