@@ -17,7 +17,7 @@ from gsf.evaluation.evaluate import EvaluateConfig, evaluate, evaluate_agent, re
 from gsf.evaluation.players import RandomActor, act, find_players
 from gsf.evaluation.rows import COLUMNS
 from gsf.learn.agent import load_agent
-from gsf.reporting.returns import gather
+from gsf.reporting.gather import gather
 from gsf.suites.procgen import make_env
 from players import LEVELS, HashAgent, train_run, write_dataset
 

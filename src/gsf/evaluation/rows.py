@@ -26,6 +26,9 @@ SPLITS = ("seen", "validation", "unseen")
 MODES = ("greedy", "sampled")
 
 
+REFERENCES = ("random", "behaviour")  # not trained: no grid of seeds, no last step to reach
+
+
 def check_rows(rows: pd.DataFrame, where: str) -> pd.DataFrame:
     """The rows with their columns typed and in order; a UserError says what is wrong with them."""
     missing = [name for name in COLUMNS if name not in rows]

@@ -37,7 +37,7 @@ from gsf.learn import bases, losses, methods
 from gsf.learn.methods import Method
 from gsf.learn.train import TrainConfig, train
 from gsf.reporting import stats
-from gsf.reporting.returns import gather
+from gsf.reporting.gather import gather
 from gsf.reporting.scores import scores
 from gsf.suites.procgen import GAMES, find_game
 from gsf.sweep import tune

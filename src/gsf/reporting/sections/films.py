@@ -1,19 +1,26 @@
-"""Film strips: every agent on the same unseen levels, as `gsf evaluate` has it play them.
+"""Section "On unseen levels": film strips of every agent on the same levels, as evaluation plays.
 
 Needs Procgen and torch, imported late: a report without them says so and goes on.
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
+from gsf.core.drawing import colour
+from gsf.core.logs import progress
+from gsf.core.results import Results, Stage
 from gsf.reporting import pictures
-from gsf.reporting.sources import Stage
+from gsf.reporting.page import Page, Part, data_uri, part, text
+from gsf.reporting.sections.explorer import Runs
+from gsf.suites.procgen import GAMES
 
+FILM_BYTES = 3_500_000  # of all films; base64 adds a third
 GAP = 2  # pixels between frames; report.js knows it too
 
 
@@ -25,6 +32,59 @@ class Film:
     result: str
     n_frames: int
     strip: bytes  # WebP, frames side by side
+
+    def part(self) -> Part:
+        name = f"{self.method} on {self.game} level {self.level}, {self.result}"
+        facts = {"name": name, "method": self.method, "result": self.result}
+        source = data_uri("image/webp", self.strip)
+        facts |= {"colour": colour(self.method), "source": source}
+        return part("film", **facts, n_frames=self.n_frames)
+
+
+def films(
+    runs: Runs,
+    found: Results,
+    rows: pd.DataFrame,
+    mode: Literal["greedy", "sampled"],
+    max_steps: int,
+    page: Page,
+) -> Iterator[Part]:
+    """The same few unseen levels for every method of a game."""
+    played = rows[rows["split"] == "unseen"]
+    levels = {g: sorted(set(played.loc[played["game"] == g, "level"])) for g in runs if g in GAMES}
+    levels = {game: own for game, own in levels.items() if own}
+    if runs.keys() - levels.keys():
+        without = ", ".join(sorted(runs.keys() - levels.keys()))
+        page.problems.append(f"No films of {without}: no Procgen game, or no unseen levels played.")
+    n_agents = sum(len(runs[game]) + 1 for game in levels)
+    if not n_agents:
+        return
+    n_levels = max(1, min(3, 60 // n_agents))
+    limit = FILM_BYTES // (n_agents * n_levels)
+    shown: list[Film] = []
+    with progress("films", n_agents, "agents") as advance:
+        for game, own in levels.items():
+            chosen = [int(level) for level in own[:n_levels]]
+            for run in (None, *runs[game].values()):
+                dataset = found.dataset_of(run or next(iter(runs[game].values())))
+                who = run.path if run else f"random play of {game}"
+                with page.attempt(f"{who}: no film"):
+                    options: Any = {"max_steps": max_steps, "limit": limit}
+                    shown += film(game, run, dataset, chosen, mode, **options)
+                advance(len({(f.game, f.method) for f in shown}))
+    if not shown:
+        return
+    yield text(
+        f"The run with the lowest seed of every method on the same unseen levels, {mode} actions; "
+        f"frames evenly over the episode, or over its first {max_steps} steps.",
+        "note",
+    )
+    for game in dict.fromkeys(f.game for f in shown):
+        parts = []
+        for level in dict.fromkeys(f.level for f in shown if f.game == game):
+            parts.append(part("heading", words=f"{game}, unseen level {level}"))
+            parts += [f.part() for f in shown if (f.game, f.level) == (game, level)]
+        yield part("details", summary=game, parts=parts, is_open=game == shown[0].game)
 
 
 def film(
