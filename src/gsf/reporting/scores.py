@@ -4,6 +4,7 @@ Every trained run at the same step, on the same levels in the same order; what h
 for that is said in `notes`.
 """
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -38,19 +39,23 @@ class Scores:
         """Those with runs of all `games`, which can be aggregated."""
         return [m for m, by_game in self.returns.items() if set(self.games) <= set(by_game)]
 
+    @functools.cached_property
+    def ranges(self) -> dict[str, tuple[float, float]] | None:
+        """Least and most of every game; None if one has no range: then everything stays raw."""
+        games = {game for by_game in self.returns.values() for game in by_game}
+        found = {g: (GAMES[g].score_min, GAMES[g].score_max) for g in games if g in GAMES}
+        return found if len(found) == len(games) else None
+
     @property
     def unit(self) -> str:
-        """Imported datasets have no min-max range: then everything stays raw."""
-        known = all(game in GAMES for by_game in self.returns.values() for game in by_game)
-        return "min-max score" if known else "return"
+        return "return" if self.ranges is None else "min-max score"
 
     def n_seeds(self, method: str, games: Iterable[str] | None = None) -> int:
         return min(len(self.seeds[method][g]) for g in (self.games if games is None else games))
 
     def normalise(self, game: str, x: Array) -> Array:
-        if self.unit == "return":
-            return x
-        return (x - GAMES[game].score_min) / (GAMES[game].score_max - GAMES[game].score_min)
+        low, high = self.ranges[game] if self.ranges else (0.0, 1.0)
+        return (x - low) / (high - low)
 
     def run_means(self, method: str, game: str) -> Array:
         """[seeds]: mean over levels. One run, one number."""
