@@ -20,6 +20,9 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 IDENTITY = "agent"  # one column more: a digest of what played, so that rows are never mixed up
 
 
+REFERENCES = ("random", "behaviour")  # not trained: no grid of seeds, no last step to reach
+
+
 def check_rows(rows: pd.DataFrame, where: str) -> pd.DataFrame:
     """The rows with their columns typed and in order; a UserError says what is wrong with them."""
     missing = [name for name in COLUMNS if name not in rows]
