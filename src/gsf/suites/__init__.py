@@ -137,8 +137,8 @@ def find_game(spec: str) -> tuple[Suite, str]:
     if not having:
         known = [game for suite in suites for game in suite.games]
         raise UserError(
-            f"unknown game {name!r}; {did_you_mean(name, known)}There are {', '.join(known)}, or your own as "
-            "file.py:Suite/game."
+            f"unknown game {name!r}; {did_you_mean(name, known)}There are {', '.join(known)}, "
+            "or your own as file.py:Suite/game."
         )
     return having[0], name
 
