@@ -308,9 +308,12 @@ def test_minari_round_trip_is_lossless(obs_shape, in_minari, levels, tmp_path):
 def test_hard_levels_stay_hard(tmp_path):
     ds = write_episodes(tmp_path / "ds")
     manifest = json.loads((ds.path / "manifest.json").read_text())
-    (ds.path / "manifest.json").write_text(json.dumps(manifest | {"difficulty": "hard"}))
+    (ds.path / "manifest.json").write_text(
+        json.dumps(manifest | {"difficulty": "hard", "actions": [4, 7, 9]})
+    )
     export_data(ExportConfig(ds.path, tmp_path / "out"))
-    assert imported(tmp_path / "out", tmp_path / "back").manifest["difficulty"] == "hard"
+    back = imported(tmp_path / "out", tmp_path / "back").manifest
+    assert (back["difficulty"], back["actions"]) == ("hard", [4, 7, 9])
 
 
 def test_export_says_where_it_repeated_a_frame(tmp_path):

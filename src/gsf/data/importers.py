@@ -8,8 +8,8 @@ validation. An import looks at everything small first, then streams the frames.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -108,7 +108,7 @@ class Source:
     outlines: Sequence[Outline]
     episodes: Callable[[], Iterator[Episode]]
     levels: Sequence[Any] = ()  # contexts declared in this order, if any were
-    difficulty: str | None = None  # Procgen's difficulty, if it was
+    played: Mapping[str, Any] = field(default_factory=dict)  # difficulty, actions: the suite's
 
 
 def import_data(config: ImportConfig) -> Path:
@@ -206,7 +206,7 @@ def _write(source: Source, parts: dict[Path, list[Any]], identity: Identity) -> 
             done += outline.n_frames
             advance(done)
         for part in written:
-            part.finish(identity, {"difficulty": source.difficulty} if source.difficulty else {})
+            part.finish(identity, source.played)
 
 
 class _Part:
@@ -247,7 +247,7 @@ class _Part:
         self._rows.append({k: values.astype(COLUMN_DTYPES[k]) for k, values in columns.items()})
         self._n_episodes += 1
 
-    def finish(self, identity: Identity, facts: dict[str, Any]) -> None:
+    def finish(self, identity: Identity, facts: Mapping[str, Any]) -> None:
         self.writer.finish(self._rows, identity, **facts)
 
 

@@ -49,7 +49,7 @@ class MaterialiseConfig:
     transitions: int | None = None
     """Only so many (of these levels), of the first env slots over the whole time, so that epsilon
     keeps its range."""
-    actions: Literal["distinct", "all"] = "distinct"
+    actions: Literal["distinct", "all"] = "distinct"  # Deviation: the paper has all 15
     """What the dataset's actions are: those of the game that differ in what follows, or all of the
     suite's, of which many may do the same."""
     threads: Incidental[int | None] = None

@@ -39,6 +39,7 @@ from gsf.data.importers import (
 
 # What gsf adds to Minari's metadata: of the dataset, and of an episode.
 _FACTS, _REPEATED, _FIRST_T = "gsf", "repeated_final_frame", "first_t"
+_PLAYED = ("difficulty", "actions")  # as the suite calls them
 
 
 def _minari() -> Any:
@@ -85,7 +86,7 @@ def read_minari(config: ImportConfig) -> Source:
         outlines=outlines,
         episodes=lambda: _episodes(data, path, outlines, key, obs_shape),
         levels=facts.get("levels", ()) if config.context == "level" else (),
-        difficulty=facts.get("difficulty"),
+        played={name: facts[name] for name in _PLAYED if facts.get(name) is not None},
     )
 
 
@@ -225,7 +226,7 @@ def write_minari(config: ExportConfig) -> Path:
                     "name": dataset.name,
                     "obs_shape": dataset.obs_shape,
                     "levels": dataset.levels,
-                    "difficulty": dataset.manifest.get("difficulty"),
+                    **{name: dataset.manifest.get(name) for name in _PLAYED},
                 },
             }
         )

@@ -5,7 +5,6 @@ Suites are the files of this folder, entry points `gsf.suites` of installed pack
 of games are read without what it takes to play them.
 """
 
-import difflib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gsf.core.errors import UserError
+from gsf.core.errors import UserError, did_you_mean
 from gsf.core.registry import Registry
 
 Levels = range | Sequence[int]
@@ -137,11 +136,9 @@ def find_game(spec: str) -> tuple[Suite, str]:
         )
     if not having:
         known = [game for suite in suites for game in suite.games]
-        close = difflib.get_close_matches(name, known, n=1)
-        meant = f"did you mean {close[0]}? " if close else ""
         raise UserError(
-            f"unknown game {name!r}; {meant}There are {', '.join(known)}, or your own as "
-            "file.py:Suite/game."
+            f"unknown game {name!r}; {did_you_mean(name, known)}There are {', '.join(known)}, "
+            "or your own as file.py:Suite/game."
         )
     return having[0], name
 
