@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from gsf.evaluation.rows import COLUMNS, KEYS, check_rows
-from gsf.reporting.returns import REFERENCES, in_order
+from gsf.core.drawing import in_order
+from gsf.evaluation.rows import COLUMNS, KEYS, REFERENCES, check_rows
 from gsf.suites.procgen import GAMES
 
 FIRST_LEVEL = {"seen": 0, "validation": 500_000, "unseen": 1_000_000}

@@ -20,7 +20,7 @@ from gsf.evaluation.players import RandomActor, find_players
 from gsf.evaluation.rollout import act, rollout
 from gsf.evaluation.rows import COLUMNS
 from gsf.learn.agent import load_agent
-from gsf.reporting.returns import gather
+from gsf.reporting.gather import gather
 from gsf.suites import facts_of
 from gsf.suites.procgen import make_env
 from players import LEVELS, HashAgent, train_run, write_dataset

@@ -15,6 +15,7 @@ import torch
 
 import tiny
 from gsf import cli
+from gsf.core.drawing import in_order
 from gsf.core.errors import UserError
 from gsf.data.dataset import Dataset
 from gsf.learn import bases, losses, methods
@@ -22,7 +23,6 @@ from gsf.learn.agent import load_agent
 from gsf.learn.learner import AgentConfig, Learner
 from gsf.learn.train import TrainConfig, train
 from gsf.reporting.report import ReportConfig, report
-from gsf.reporting.returns import in_order
 from gsf.sweep.run import RunConfig, run
 from recordings import record
 

@@ -1,40 +1,22 @@
-import io
 import json
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
 
-import players
 import reports
-from gsf.cli import _parse
+from gsf.core import drawing
 from gsf.core.errors import UserError
+from gsf.core.results import Results
 from gsf.core.stage import Identity, read_manifest
-from gsf.evaluation.evaluate import evaluate_agent
-from gsf.learn.agent import load_agent
-from gsf.learn.train import TrainConfig
-from gsf.reporting import (
-    artifacts,
-    exhibits,
-    explorer,
-    films,
-    headline,
-    page,
-    pictures,
-    plots,
-    stats,
-)
+from gsf.reporting.gather import gather
 from gsf.reporting.report import ReportConfig, _unplayed, report
-from gsf.reporting.returns import gather
-from gsf.reporting.scores import scores
-from gsf.reporting.sources import Sources, last_metrics, read_stage
+from gsf.reporting.sections import results
 from synthetic import evaluation_rows, table_rows
 
 SMALL = {"replicates": 100, "explorer_sample": 150}
@@ -62,7 +44,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch):
             path.write_text("<svg/>")
         return paths
 
-    monkeypatch.setattr(plots, "save", save)
+    monkeypatch.setattr(drawing, "save", save)
 
 
 def data_of(html: str):
@@ -78,7 +60,7 @@ def test_the_page_says_who_is_best_and_where_every_number_is_from(made: Path):
     html = without_pictures(made.read_text())
     lead = re.search(r'<p class="headline">(.*?)</p>', html)[1]
     # 4 + mean of 0, 1, 2 + 0.2 * 4 and 0.1 for the second of two seeds
-    assert "gsf-reward has the highest IQM return on unseen levels (test split, greedy" in lead
+    assert "gsf-reward has the highest IQM return on unseen levels (greedy" in lead
     assert "5.85 [" in lead
     assert "2 seeds per method cannot rank them" in lead
     assert "Only 2 seeds" in html
@@ -89,7 +71,7 @@ def test_the_page_says_who_is_best_and_where_every_number_is_from(made: Path):
         note = re.search(rf'id="table-{name}".*?<p class="note">(.*?)</p>', html, re.S)[1]
         said = r"(Unseen|Seen|Seen - unseen) levels, (greedy|sampled) actions, 2 seeds, 1 game\."
         assert re.match(said, note), name
-    assert "IQM minus cql&#x27;s on the same levels: gsf-reward +1.00" in html
+    assert "IQM minus cql&#39;s on the same levels: gsf-reward +1.00" in html
 
 
 def test_every_figure_and_table_is_also_a_file(made: Path):
@@ -162,8 +144,8 @@ def test_broken_runs_are_named_and_the_rest_is_reported(sweep: Path, tmp_path: P
 
 def test_kept_networks_that_nobody_played_are_named(sweep: Path):
     rows, _ = gather([sweep])
-    assert _unplayed(rows, Sources([sweep])) == []
-    assert "6 runs keep networks" in _unplayed(rows[rows["step"] != 2], Sources([sweep]))[0]
+    assert _unplayed(rows, Results([sweep])) == []
+    assert "6 runs keep networks" in _unplayed(rows[rows["step"] != 2], Results([sweep]))[0]
 
 
 def test_a_report_before_any_evaluation_and_one_of_nothing(sweep: Path, tmp_path: Path, undrawn):
@@ -193,12 +175,6 @@ def test_names_from_files_cannot_become_code(tmp_path: Path, undrawn):
     assert evil not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
     assert html.count("<script") == 2
-    block = page.to_json({"name": "</script><!--", "other": [1.5, "&"]})
-    assert "<" not in block
-    assert json.loads(block) == {"name": "</script><!--", "other": [1.5, "&"]}
-    document = page.Page("t", lead=["{{data}}"])
-    document.data = {"x": "{{style}}"}
-    assert "{{style}}" in document.render()  # put in once, not expanded again
 
 
 def test_files_of_an_earlier_report_go_when_it_is_made_again(tmp_path: Path, undrawn):
@@ -220,9 +196,9 @@ def test_another_split_stands_in_and_is_named(tmp_path: Path, undrawn):
     rows.to_csv(tmp_path / "rows.csv", index=False)
     html = report(ReportConfig((tmp_path / "rows.csv",), tmp_path / "out", **SMALL)).read_text()
     assert "bc reaches" in html
-    assert "on validation levels (validation split, greedy actions)" in html
-    assert "No run has test rows" in html
-    assert "no runs of the baseline &#x27;cql&#x27;" in html
+    assert "on validation levels (greedy actions)" in html
+    assert "No run has unseen rows" in html
+    assert "no runs of the baseline &#39;cql&#39;" in html
 
 
 def test_ablations_policies_and_similar_pairs_are_shown(tmp_path: Path, undrawn):
@@ -253,61 +229,8 @@ def test_ablations_policies_and_similar_pairs_are_shown(tmp_path: Path, undrawn)
     assert 'id="fig-similar_' in html
     assert not list(tmp_path.rglob("outside*"))
     assert "no run found" not in html
-    order = sorted((tmp_path / "ablations" / "K").iterdir(), key=exhibits._setting)
+    order = sorted((tmp_path / "ablations" / "K").iterdir(), key=results._setting)
     assert [path.name for path in order] == ["3", "7", "10"]
-
-
-def of_runs(**returns: list[list[float]]) -> stats.Replicates:
-    rows = table_rows({("maze", name.replace("_", "-")): runs for name, runs in returns.items()})
-    return stats.bootstrap(scores(rows), n=200)
-
-
-def test_the_headline_claims_a_lead_only_where_there_is_one():
-    levels = np.linspace(0, 2, 8)
-    clear = of_runs(cql=[[5, 6, 7]] * 4, bc=[[5, 6, 7]] * 4, gsf_reward=[[8, 9, 10]] * 4)
-    # min-max: maze goes from 5 to 10
-    assert headline.headline(clear) == (
-        "gsf-reward has the highest IQM min-max score on unseen levels (test split, greedy "
-        "actions): 0.80 [0.60, 1.00], ahead of every other method beyond the 95 % intervals."
-    )
-    noisy = of_runs(
-        cql=[list(6 + levels + x) for x in (0, 1, 2, 3)],
-        gsf_reward=[list(6.1 + levels + x) for x in (3, 2, 1, 0)],
-    )
-    said = headline.headline(noisy)
-    assert "gsf-reward has the highest" in said
-    assert "Its lead over cql (" in said
-    assert said.endswith("cannot be told from chance.")
-    few = of_runs(cql=[[5, 6]] * 2, gsf_reward=[[8, 9]] * 2)
-    assert headline.headline(few).endswith("2 seeds per method cannot rank them.")
-    assert "95 %" not in headline.headline(few)
-    assert headline.headline(of_runs(random=[[5, 6]])) == (
-        "No trained method has results on the same games yet."
-    )
-
-
-def test_neighbours_are_the_nearest_of_other_levels():
-    level = np.array([0, 0, 1, 1, 2])
-    z = np.array([[1, 0], [1, 0.1], [0, 1], [1, 0.2], [1, 1]], np.float32)
-    similar = explorer.similarity(z, level)
-    assert explorer.nearest(similar, 2).tolist() == [[3, 4], [3, 4], [4, 1], [1, 0], [3, 1]]
-    label = np.array([0, 1, 0, 0, 1])
-    sample = explorer.Sample(np.zeros((5, 1, 1, 3), np.uint8), level, label, [], [], 2, 0.0)
-    # nearest one: 0 ~ 3 same, 1 ~ 3 not, 2 ~ 4 not, 3 ~ 1 not, 4 ~ 3 not
-    assert explorer.agree(similar, sample, 1)["value"] == pytest.approx(0.2)
-    # of other levels: 2 of 3, 1 of 3, 1 of 3, 1 of 3, 1 of 4
-    expected = np.mean([2 / 3, 1 / 3, 1 / 3, 1 / 3, 1 / 4])
-    assert explorer._chance(level, label) == pytest.approx(expected)
-    with pytest.raises(UserError, match="not finite"):
-        explorer.similarity(z * np.nan, level)
-
-
-def test_the_grid_is_spread_over_levels_and_the_pool_fits():
-    level = np.repeat(np.arange(5), [100, 1, 1, 1, 1])
-    assert sorted(level[explorer.spread(level, 5)]) == [0, 1, 2, 3, 4]
-    assert len(set(explorer.spread(level, 50))) == 50
-    assert len(explorer._pool(3000, np.arange(80), 3, 5, 10_000_000)) == 3000
-    assert len(explorer._pool(3000, np.arange(80), 12, 5, 400_000)) == 400_000 // 1300 - 80
 
 
 def test_the_page_holds_neighbours_of_other_levels_with_their_facts(made: Path, sweep: Path):
@@ -332,81 +255,6 @@ def test_the_page_holds_neighbours_of_other_levels_with_their_facts(made: Path, 
     assert rows.loc["chance", "value"] == pytest.approx(1 / 3, abs=0.05)
 
 
-def test_labels_are_made_where_there_are_none(sweep: Path):
-    sources = Sources([sweep])
-    dataset = sources.of("dataset")[0]
-    given = explorer.draw_sample(dataset, sources.labels_of(dataset, "reward"), 50)
-    assert given.n_bins == 3
-    computed = explorer.draw_sample(dataset, None, 50)
-    assert computed.n_bins == 7
-    assert computed.label.min() >= 0
-    assert sources.labels_of(dataset, "action") is None
-
-
-def test_pictures_have_one_size_and_stay_within_their_bytes():
-    rng = np.random.default_rng(0)
-    noise = [rng.integers(0, 256, (64, 64, 3)).astype(np.uint8) for _ in range(6)]
-    best, small = (pictures.sheet(noise, 4, limit) for limit in (10**9, 12_000))
-    assert len(small) <= 12_000 < len(best)
-    with Image.open(io.BytesIO(best)) as image:
-        assert image.size == (4 * 64, 2 * 64)
-    with Image.open(io.BytesIO(pictures.sheet(noise, 6, 10**9, gap=2))) as image:
-        assert image.size == (6 * 66 - 2, 64)
-    for shape in ((12, 12, 3), (84, 84, 4), (64, 64, 1), (40, 80, 2)):
-        assert pictures.picture(np.full(shape, 7, np.uint8)).shape == (64, 64, 3)
-    assert (pictures.picture(np.full((84, 84, 1), 7, np.uint8)) == 7).all()
-
-
-def test_a_film_is_what_evaluation_plays(tmp_path: Path):
-    dataset = players.write_dataset(tmp_path / "dataset", "fruitbot")
-    run = read_stage(players.train_run(dataset, tmp_path / "run"))
-    player = films.film(
-        "fruitbot", run, None, [1_000_001, 1_000_000], "greedy", max_steps=40, limit=30_000
-    )
-    assert [(f.method, f.level) for f in player] == [("cql", 1_000_001), ("cql", 1_000_000)]
-    whole = films.film("fruitbot", run, None, [1_000_000], "greedy", max_steps=999, limit=9_000)[0]
-    rows = evaluate_agent(load_agent(run.path), "fruitbot", [1_000_000], seed=3, n_envs=1)
-    row = rows.iloc[0]
-    how = "completed" if row["completed"] else "ended"
-    assert whole.result == f"return {row['return']:g}, {how} after {row['length']} steps"
-    assert whole.n_frames == 8  # as few bytes as that are for
-    assert films.pick(100, 12) == [0, 9, 18, 27, 36, 45, 54, 63, 72, 81, 90, 99]
-    assert films.pick(3, 12) == [0, 1, 2]
-
-
-def test_commands_on_the_page_make_the_same_thing_again(sweep: Path):
-    for run in Sources([sweep]).of("run"):
-        words = shlex.split(run.command())
-        assert words[:2] == ["gsf", "train"]
-        config = _parse("train", TrainConfig, words[2:])
-        assert (config.method, config.seed, config.out) == (
-            run.manifest["method"],
-            run.manifest["seed"],
-            run.path,
-        )
-        assert config.resolved().grad_steps == 4
-
-
-def test_the_last_row_of_long_and_cut_metrics(tmp_path: Path):
-    path = tmp_path / "metrics.jsonl"
-    lines = [json.dumps({"step": i, "train/seconds": 2.0 * i}) for i in range(1, 5000)]
-    path.write_text("\n".join(lines) + '\n{"step": 5000, "train/sec')
-    assert last_metrics(path, "train/seconds") == {"step": 4999, "train/seconds": 9998.0}
-    assert last_metrics(path, "other") is None
-    assert last_metrics(tmp_path / "none", "other") is None
-
-
-def test_a_figure_that_fails_costs_only_itself(tmp_path: Path):
-    made = artifacts.Artifacts(tmp_path, [tmp_path])
-
-    def fail():
-        raise UserError("no labels.")
-
-    assert made.figure("x", "Labels", "", fail) == ""
-    assert made.problems == ["Figure left out, Labels: no labels."]
-    assert made.brief(f"{tmp_path}/a/b is gone") == "a/b is gone"
-
-
 def test_importing_a_report_needs_neither_torch_nor_procgen():
-    code = "import gsf.report, sys; assert not {'torch', 'procgen'} & set(sys.modules)"
+    code = "import gsf.reporting.report, sys; assert not {'torch', 'procgen'} & set(sys.modules)"
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)

@@ -12,13 +12,13 @@ def test_scores_say_what_they_leave_out():
     rows = table_rows(full)
     assert scores(rows).notes == ()
     missing = scores(rows[(rows["method"] != "bc") | (rows["seed"] != 1)])
-    assert missing.notes == ("no test rows with greedy actions: coinrun/bc/seed1.",)
+    assert missing.notes == ("no unseen rows with greedy actions: coinrun/bc/seed1.",)
     assert missing.returns["bc"]["coinrun"].tolist() == [[5.0, 6.0]]
     behind = rows.assign(step=rows["step"].where((rows["method"] != "bc") | (rows["seed"] != 1), 5))
     assert scores(behind).notes == ("left out, behind the others: coinrun/bc/seed1.",)
     assert scores(behind).seeds["bc"]["coinrun"] == (0,)
     half = rows[~((rows["method"] == "bc") & (rows["seed"] == 1) & (rows["level"] == 0))]
-    assert scores(half).notes == ("left out with 1 of 2 test levels: coinrun/bc/seed1.",)
+    assert scores(half).notes == ("left out with 1 of 2 unseen levels: coinrun/bc/seed1.",)
 
 
 def test_all_splits_and_modes_are_at_the_same_step():

@@ -1,5 +1,4 @@
 import importlib.util
-import subprocess
 import sys
 import time
 import types
@@ -178,7 +177,7 @@ def test_gap_by_hand_pairs_the_runs():
     )
     row = only(frame, game="mine")
     assert [row["value"], row["low"], row["high"]] == pytest.approx([3, 3, 3])
-    assert row["split"] == "seen - test"
+    assert row["split"] == "seen - unseen"
     fewer = stats.bootstrap(scores(test[test["seed"] < 2]))
     assert len(stats.gap(stats.bootstrap(scores(seen, "seen")), fewer)) == 0
 
@@ -284,13 +283,3 @@ def test_the_whole_benchmark_takes_seconds():
     for function in (stats.aggregates, stats.relative, stats.improvement, stats.differences):
         assert len(function(replicates))
     assert time.process_time() - started < 10
-
-
-def test_reports_need_neither_torch_nor_procgen():
-    code = """
-import sys
-import gsf.reporting.report
-print([name for name in ("torch", "procgen", "gym", "arch") if name in sys.modules])
-"""
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"

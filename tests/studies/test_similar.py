@@ -109,7 +109,7 @@ def test_figure_and_manifest_are_written_once(config: SimilarConfig, facts, caps
     similar.similar(config)
     assert "there already" in capsys.readouterr().err
     assert (config.out / "similar.json").stat().st_mtime_ns == before
-    with pytest.raises(UserError, match="another segments"):
+    with pytest.raises(UserError, match="--segments 300, not 200"):
         similar.similar(replace(config, segments=200))
 
 

@@ -23,6 +23,7 @@ from gsf.core.errors import UserError
 from gsf.core.files import locked, write_atomic
 from gsf.core.logs import console, progress
 from gsf.core.options import require_positive
+from gsf.evaluation.intervals import mean_over_levels
 from gsf.evaluation.players import Device, Player, checkpoint_steps, find_players, is_run
 from gsf.evaluation.rollout import Actor, rollout
 from gsf.evaluation.rows import COLUMNS, IDENTITY, KEYS, MODES, SPLITS, check_rows, read_table
@@ -35,7 +36,6 @@ TYPES: dict[str, Any] = dict.fromkeys([*COLUMNS, IDENTITY], str) | {
     "return": np.float64,
     "completed": bool,
 }
-N_BOOTSTRAP = 2000
 
 
 @dataclass(frozen=True)
@@ -282,21 +282,15 @@ def write_rows(path: Path, rows: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def interval(values: Any, rng: np.random.Generator) -> tuple[float, float]:
-    """95 % bootstrap interval of the mean over levels."""
-    values = np.asarray(values, float)
-    drawn = values[rng.integers(len(values), size=(N_BOOTSTRAP, len(values)))].mean(1)
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return float(low), float(high)
-
-
 def _print_summary(rows: pd.DataFrame, out: Path) -> None:
     first = rows.iloc[0]
     table = Table(title=f"{first['game']}, {first['method']}, seed {first['seed']}: {out}")
     for name in ("step", "split", "mode", "levels", "return", "95 % over levels", "completed"):
         table.add_column(name, justify="left" if name in ("split", "mode") else "right")
     for (step, split, mode), part in rows.groupby(["step", "split", "mode"], sort=False):
-        low, high = interval(part["return"], np.random.default_rng(0))
-        cells = [f"{step:,}", str(split), str(mode), str(len(part)), f"{part['return'].mean():.2f}"]
-        table.add_row(*cells, f"{low:.2f} to {high:.2f}", f"{part['completed'].mean():.0%}")
+        found = mean_over_levels(part["return"], part["level"])
+        cells = [f"{step:,}", str(split), str(mode), str(len(part)), f"{found['value']:.2f}"]
+        table.add_row(
+            *cells, f"{found['low']:.2f} to {found['high']:.2f}", f"{part['completed'].mean():.0%}"
+        )
     Console().print(table)

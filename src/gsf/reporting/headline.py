@@ -5,12 +5,10 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from gsf.evaluation.rows import REFERENCES
 from gsf.reporting import stats
-from gsf.reporting.plots import caveat
-from gsf.reporting.returns import REFERENCES
+from gsf.reporting.figures import caveat
 from gsf.reporting.stats import FEW_SEEDS, Replicates
-
-_PLACES = {"unseen": "unseen levels", "validation": "validation levels", "seen": "training levels"}
 
 
 def headline(unseen: Replicates) -> str:
@@ -21,7 +19,7 @@ def headline(unseen: Replicates) -> str:
         return "No trained method has results on the same games yet."
     overall = _iqm(stats.aggregates(unseen))
     best = max(trained, key=lambda m: overall[m].value)
-    place = f"{_PLACES[source.split]} ({source.split} split, {source.mode} actions)"
+    place = f"{source.split} levels ({source.mode} actions)"
     if len(trained) == 1:
         return f"{best} reaches {overall[best]} IQM {source.unit} on {place}."
     first = f"{best} has the highest IQM {source.unit} on {place}: {overall[best]}"

@@ -1,154 +1,173 @@
-"""report.html: one file with its pictures, style and script inside, and no way to the network.
+"""The page being made: parts in sections, what is missing, and the files beside it.
 
-Whatever comes out of a file (names of runs, levels, messages) is escaped here, in HTML and in the
-JSON that the script reads; a content security policy lets no other script run and nothing load.
+assets/report.html lays the parts out and escapes whatever comes out of a file (names of runs,
+levels, messages); pictures, style and script stand inside it. A content security policy lets no
+other script run and nothing load. What cannot be drawn is named and costs only itself.
 """
 
 import base64
+import contextlib
 import hashlib
-import html
-import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib.resources import files
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pandas as pd
+from markupsafe import Markup
+from matplotlib.figure import Figure
 
+from gsf.core import drawing
+from gsf.core.errors import UserError
+from gsf.core.files import write_atomic
+from gsf.reporting import tables
+from gsf.reporting.figures import describe
+from gsf.reporting.stats import STATISTICS
+
+BROKEN = (UserError, ImportError, KeyError, TypeError, ValueError, RuntimeError, OSError)
 _CELL = re.compile(r"^(-?[\d.]+|nan)( \[.*\])?$")  # tables.wide: "0.31 [0.20, 0.43]"
 _POLICY = (
     "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src 'sha256-{}'"
 )
+Part = dict[str, Any]
 
 
-@dataclass
+def part(kind: str, **facts: Any) -> Part:
+    """Something to show; the template has a macro for every kind."""
+    return {"kind": kind, **facts}
+
+
+def text(words: str, style: str = "") -> Part:
+    return part("text", words=words, style=style)
+
+
 class Page:
-    """Sections in order, each with its HTML; `data` is what the script gets."""
+    def __init__(self, out: Path, roots: Iterable[Path]) -> None:
+        self.out, self.roots = out, [root.resolve() for root in roots]
+        self.title = "gsf report"
+        self.lead: list[Part] = []
+        self.sections: list[dict[str, Any]] = []
+        self.data: dict[str, Any] = {}  # what the script gets
+        self.files: list[str] = []  # relative to `out`
+        self.problems: list[str] = []
 
-    title: str
-    lead: list[str] = field(default_factory=list)  # HTML paragraphs under the title
-    sections: list[tuple[str, str, str]] = field(default_factory=list)  # anchor, title, HTML
-    data: dict[str, Any] = field(default_factory=dict)
+    def add(self, anchor: str, title: str, parts: Iterable[Part | None]) -> None:
+        if shown := [part for part in parts if part is not None]:
+            self.sections.append({"anchor": anchor, "title": title, "parts": shown})
 
-    def add(self, anchor: str, title: str, *parts: str) -> None:
-        if any(parts):
-            self.sections.append((anchor, title, "\n".join(filter(None, parts))))
+    def figure(
+        self,
+        name: str,
+        title: str,
+        caption: str,
+        draw: Callable[[], Figure],
+        inches: float = drawing.WIDTH,
+    ) -> Part | None:
+        """Also figures/<name>.png and .svg."""
+        try:
+            paths = drawing.save(draw(), self.out / "figures" / name)
+        except (UserError, ValueError) as error:  # matplotlib refuses some names, such as "$_"
+            self.problems.append(f"Figure left out, {title}: {error}")
+            return None
+        return self._figure(paths, title, caption, inches)
+
+    def copy(self, source: Path, name: str, title: str, caption: str) -> Part | None:
+        """A figure that another stage has drawn, source.png and source.svg."""
+        paths = [self.out / "figures" / f"{name}.{kind}" for kind in ("png", "svg")]
+        try:
+            for path in paths:
+                write_atomic(path, source.with_suffix(path.suffix).read_bytes())
+        except OSError:
+            self.problems.append(f"{source.parent} has no figure; make it again.")
+            return None
+        return self._figure(paths, title, caption, drawing.WIDTH)
+
+    def _figure(self, paths: list[Path], title: str, caption: str, inches: float) -> Part:
+        self._note(paths)
+        name, source = paths[1].stem, data_uri("image/svg+xml", paths[1].read_bytes())
+        caption = f"{caption} (figures/{name}.png, .svg)"
+        facts = {"name": name, "title": title, "caption": caption}
+        return part("figure", **facts, source=source, inches=inches)
+
+    def table(
+        self,
+        name: str,
+        title: str,
+        make: Callable[[], pd.DataFrame],
+        note: str = "",
+        index: str = "game",
+        columns: str = "method",
+    ) -> Part | None:
+        """Also tables/<name>.csv, .md and .tex; nothing if there are no numbers."""
+        try:
+            tidy = make()
+        except UserError as error:
+            self.problems.append(f"Table left out, {title}: {error}")
+            return None
+        if not len(tidy):
+            return None
+        self._note(tables.write_table(tidy, self.out / "tables" / name, index, columns))
+        described = tidy if "n_games" in tidy else tidy[~tidy["game"].isin(STATISTICS)]
+        if "split" in described:
+            source = describe(described.dropna(subset=["split"]))
+            note = f"{source[0].upper()}{source[1:]}. {note}"
+        note = f"{note} (tables/{name}.csv, .md, .tex)".strip()
+        methods = [m for m in set(tidy["method"]) if not m.endswith(tables.PAPER)]
+        swatches = {m: drawing.colour(m) for m in methods if m not in ("chance", "pixels")}
+        return table(tables.wide(tidy, index, columns), name, title, note, swatches)
+
+    def _note(self, paths: Iterable[Path]) -> None:
+        self.files += [str(path.relative_to(self.out)) for path in paths]
+
+    @contextlib.contextmanager
+    def attempt(self, failure: str) -> Iterator[None]:
+        """Whatever goes wrong inside is named, and the rest goes on."""
+        try:
+            yield
+        except BROKEN as error:
+            is_plain = isinstance(error, UserError | ImportError)
+            said = str(error).rstrip(".") if is_plain else f"{type(error).__name__}: {error}"
+            self.problems.append(f"{failure} ({said}).")
+
+    def brief(self, words: str) -> str:
+        """Paths below the roots without their beginning, which means nothing to other readers."""
+        for root in self.roots:
+            words = words.replace(f"{root}/", "").replace(str(root), root.name)
+        return words
 
     def render(self) -> str:
-        script = _asset("report.js")
-        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-        links = "".join(f'<a href="#{a}">{text(t)}</a>' for a, t, _ in self.sections)
-        body = "\n".join(
-            f'<section id="{anchor}"><h2>{text(title)}</h2>\n{part}\n</section>'
-            for anchor, title, part in self.sections
+        loader = jinja2.PackageLoader("gsf.reporting", "assets")
+        environment = jinja2.Environment(
+            loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
         )
-        parts = {
-            "policy": _POLICY.format(digest),
-            "title": text(self.title),
-            "style": _asset("report.css"),
-            "lead": "\n".join(self.lead),
-            "links": links,
-            "sections": body,
-            "data": to_json(self.data),
-            "script": script,
-        }
-        # one pass: what is put in is never searched for further placeholders
-        return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("report.html"))
-
-
-def _asset(name: str) -> str:
-    return (files("gsf.reporting") / "assets" / name).read_text()
-
-
-def text(value: Any) -> str:
-    return html.escape(str(value), quote=True)
-
-
-def to_json(data: Any) -> str:
-    """JSON that cannot end the script element it stands in."""
-    plain = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def paragraph(words: str, kind: str = "") -> str:
-    return f"<p{_class(kind)}>{text(words)}</p>" if words else ""
-
-
-def bullets(lines: Iterable[str]) -> str:
-    items = "".join(f"<li>{text(line)}</li>" for line in lines)
-    return f"<ul>{items}</ul>" if items else ""
-
-
-def details(summary: str, *parts: str, is_open: bool = False) -> str:
-    opened = " open" if is_open else ""
-    return f"<details{opened}><summary>{text(summary)}</summary>\n{''.join(parts)}\n</details>"
-
-
-def code(words: str) -> str:
-    return f"<pre><code>{text(words)}</code></pre>"
-
-
-def _class(kind: str) -> str:
-    return f' class="{kind}"' if kind else ""
+        environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+        style, script = (
+            loader.get_source(environment, name)[0] for name in ("report.css", "report.js")
+        )
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        own = {"style": Markup(style), "script": Markup(script), "policy": _POLICY.format(digest)}
+        return environment.get_template("report.html").render(page=self, **own)
 
 
 def data_uri(kind: str, content: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
-def figure(svg: Path, title: str, caption: str, inches: float = 7.0) -> str:
-    """A figure drawn by `plots`; on a narrow screen it scrolls rather than shrinks."""
-    source = data_uri("image/svg+xml", svg.read_bytes())
-    size = f"min-width:{80 * inches:.0f}px;max-width:{120 * inches:.0f}px"
-    image = f'<img alt="{text(title)}" src="{source}" style="{size}">'
-    return (
-        f'<figure id="fig-{text(svg.stem)}"><h3>{text(title)}</h3><div class="scroll">{image}</div>'
-        f"<figcaption>{text(caption)}</figcaption></figure>"
-    )
-
-
 def table(
     wide: pd.DataFrame,
     name: str,
-    title: str,
-    caption: str = "",
-    colours: Mapping[str, str] | None = None,
-) -> str:
+    title: str = "",
+    note: str = "",
+    swatches: dict[str, str] | None = None,
+) -> Part:
     """Sortable by a click on a heading; cells "0.31 [0.20, 0.43]" sort by their first number."""
-    swatches = colours or {}
-    head = "".join(
-        f'<th scope="col"><button type="button">{_swatch(c, swatches)}{text(c)}</button></th>'
-        for c in wide.columns
-    )
-    rows = "".join(
-        f"<tr>{''.join(_cell(cell, i == 0, swatches) for i, cell in enumerate(row))}</tr>"
-        for row in wide.to_numpy().tolist()
-    )
-    heading = f"<h3>{text(title)}</h3>" if title else ""
-    return (
-        f'<div class="table" id="table-{text(name)}">{heading}<div class="scroll"><table>'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-        f"{paragraph(caption, 'note')}</div>"
-    )
+    rows = [[_cell(str(cell)) for cell in row] for row in wide.to_numpy().tolist()]
+    facts = {"name": name, "title": title, "note": note, "swatches": swatches or {}}
+    return part("table", **facts, columns=list(wide.columns), rows=rows)
 
 
-def _cell(cell: Any, first: bool, swatches: Mapping[str, str]) -> str:
-    if first:
-        return f'<th scope="row">{_swatch(cell, swatches)}{text(cell)}</th>'
-    found = _CELL.match(str(cell))
-    if found is None:
-        return f"<td>{text(cell)}</td>"
-    interval = f" <small>{text(found[2].strip())}</small>" if found[2] else ""
-    return f'<td class="number" data-value="{text(found[1])}">{text(found[1])}{interval}</td>'
-
-
-def _swatch(name: Any, swatches: Mapping[str, str]) -> str:
-    colour = swatches.get(str(name))
-    return f'<i style="background:{text(colour)}"></i>' if colour else ""
-
-
-def plain_table(rows: Sequence[Mapping[str, Any]], name: str, title: str = "") -> str:
-    """A table of facts, one row each."""
-    return table(pd.DataFrame(rows).fillna(""), name, title) if rows else ""
+def _cell(words: str) -> dict[str, Any]:
+    found = _CELL.match(words)
+    interval = (found[2] or "").strip() if found else ""
+    return {"words": found[1] if found else words, "is_number": bool(found), "interval": interval}

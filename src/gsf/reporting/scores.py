@@ -12,8 +12,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from gsf.core.drawing import in_order
 from gsf.core.errors import UserError
-from gsf.reporting.returns import REFERENCES, in_order, missing_runs
+from gsf.evaluation.rows import REFERENCES
+from gsf.reporting.gather import missing_runs
 from gsf.suites import known_facts
 
 Array = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""Statistics of evaluation rows (spec section 8): a run is a seed, never an episode.
+"""Statistics of evaluation rows: a run is a seed, never an episode.
 
 `bootstrap` redraws the seeds and levels of `scores.scores`; every other function returns a tidy
 frame: keys, value, low, high (95 % interval), n_seeds, split, mode, unit. Point estimates are
@@ -16,11 +16,11 @@ from rliable import metrics  # not rliable.library: it needs arch, which breaks 
 
 from gsf.core.errors import UserError
 from gsf.core.files import digest
-from gsf.reporting.returns import REFERENCES
+from gsf.evaluation.intervals import REPLICATES, estimate, redraw
+from gsf.evaluation.rows import REFERENCES
 from gsf.reporting.scores import Array, Scores, scores
 
 Statistic = Literal["iqm", "mean", "median"]
-Estimate = dict[str, float]  # value, low, high
 STATISTICS: tuple[Statistic, ...] = ("iqm", "mean", "median")
 FEW_SEEDS = 3  # fewer than this and no interval over seeds means much: figures say so
 
@@ -40,13 +40,13 @@ class Replicates:
         """Normalised replicates: one [n, seeds] per game."""
         return [self.scores.normalise(g, self.draws[method][g]) for g in games]
 
-    def estimate(self, statistic: Statistic, method: str, games: Iterable[str]) -> Estimate:
+    def estimate(self, statistic: Statistic, method: str, games: Iterable[str]) -> dict[str, float]:
         games = list(games)
         value = aggregate(statistic, self.means(method, games))
-        return _estimate(value, aggregate_draws(statistic, self.redrawn(method, games)))
+        return estimate(value, aggregate_draws(statistic, self.redrawn(method, games)))
 
 
-def bootstrap(source: Scores, seed: int = 0, n: int = 2000) -> Replicates:
+def bootstrap(source: Scores, seed: int = 0, n: int = REPLICATES) -> Replicates:
     """Redraw the levels of each game, the same for all methods, and the seeds of each game, method.
 
     Streams are named after what they draw: a method's interval does not depend on which others
@@ -57,7 +57,7 @@ def bootstrap(source: Scores, seed: int = 0, n: int = 2000) -> Replicates:
         here = [method for method in source.returns if game in source.returns[method]]
         n_levels = source.returns[here[0]][game].shape[1]
         rng = _stream(seed, "levels", game, source.split)
-        weights = rng.multinomial(n_levels, np.full(n_levels, 1 / n_levels), size=n) / n_levels
+        weights = redraw(n_levels, rng, n)
         for method in here:
             means = weights @ source.returns[method][game].T  # [n, seeds]
             rng = _stream(seed, "seeds", game, method)
@@ -87,11 +87,6 @@ def aggregate_draws(statistic: Statistic, runs: Sequence[Array]) -> Array:
     function = np.mean if statistic == "mean" else np.median
     overall: Array = function(by_game, axis=0)
     return overall
-
-
-def _estimate(value: float, draws: Array) -> Estimate:
-    low, high = np.quantile(draws, [0.025, 0.975])
-    return {"value": float(value), "low": float(low), "high": float(high)}
 
 
 _NOT_APPLICABLE = {"value": np.nan, "low": np.nan, "high": np.nan}
@@ -128,9 +123,9 @@ def per_game(replicates: Replicates, raw: bool = False) -> pd.DataFrame:
             value, draws = source.run_means(method, game), replicates.draws[method][game]
             if not raw:
                 value, draws = source.normalise(game, value), source.normalise(game, draws)
-            estimate = _estimate(value.mean(), draws.mean(axis=1))
+            found = estimate(value.mean(), draws.mean(axis=1))
             n_seeds = len(source.seeds[method][game])
-            records.append({"method": method, "game": game, **estimate, "n_seeds": n_seeds})
+            records.append({"method": method, "game": game, **found, "n_seeds": n_seeds})
     return _frame(records, source, "return" if raw else None)
 
 
@@ -145,8 +140,8 @@ def profiles(replicates: Replicates, thresholds: Array | None = None) -> pd.Data
     for method in source.methods:
         draws = np.concatenate(replicates.redrawn(method, source.games), axis=1)  # [n, runs]
         for threshold in thresholds:
-            estimate = _estimate((point[method] > threshold).mean(), (draws > threshold).mean(1))
-            records.append({"method": method, "threshold": threshold, **estimate})
+            found = estimate((point[method] > threshold).mean(), (draws > threshold).mean(1))
+            records.append({"method": method, "threshold": threshold, **found})
             records[-1]["n_seeds"] = source.n_seeds(method)
     return _frame(records, source).assign(n_games=len(source.games))
 
@@ -164,9 +159,9 @@ def improvement(replicates: Replicates, baseline: str = "cql") -> pd.DataFrame:
             for of in (replicates.means, replicates.redrawn)
         )
         value = [metrics.probability_of_improvement(x[:, None], y[:, None]) for x, y in point]
-        estimate = _estimate(np.mean(value), np.mean([_beats(x, y) for x, y in draws], axis=0))
+        found = estimate(np.mean(value), np.mean([_beats(x, y) for x, y in draws], axis=0))
         n_seeds = min(source.n_seeds(method), source.n_seeds(baseline))
-        records.append({"method": method, "baseline": baseline, **estimate, "n_seeds": n_seeds})
+        records.append({"method": method, "baseline": baseline, **found, "n_seeds": n_seeds})
     return _frame(records, source, "probability").assign(n_games=len(source.games))
 
 
@@ -221,8 +216,8 @@ def _contrast(
         value, subtracted = (aggregate(statistic, r.means(m, among)) for r, m in sides)
         draws, baseline = (aggregate_draws(statistic, r.redrawn(m, among)) for r, m in sides)
         n_seeds = min(r.scores.n_seeds(m, among) for r, m in sides)
-        estimate = _estimate(value - subtracted, draws - baseline)
-        records.append({"game": game, **estimate, "n_seeds": n_seeds})
+        found = estimate(value - subtracted, draws - baseline)
+        records.append({"game": game, **found, "n_seeds": n_seeds})
 
     for game in games:
         add(game, "mean", [game])
@@ -253,7 +248,7 @@ def relative(replicates: Replicates, baseline: str = "cql") -> pd.DataFrame:
                 means = (source.run_means(m, game).mean() for m in (method, baseline))
                 redrawn = (replicates.draws[m][game].mean(axis=1) for m in (method, baseline))
                 point[game], draws[game] = _ratio(*means), _ratio(*redrawn)
-                record |= _estimate(point[game], draws[game])
+                record |= estimate(point[game], draws[game])
             records.append(record)
         among = [g for g in source.games if g in usable]
         if among and method in source.methods:
@@ -261,8 +256,8 @@ def relative(replicates: Replicates, baseline: str = "cql") -> pd.DataFrame:
                 value = average([point[g] for g in among])
                 overall = average(np.stack([draws[g] for g in among]), axis=0)
                 n_seeds = min(source.n_seeds(m, among) for m in (method, baseline))
-                estimate = _estimate(value, overall)
-                records.append({"method": method, "game": name, **estimate, "n_seeds": n_seeds})
+                found = estimate(value, overall)
+                records.append({"method": method, "game": name, **found, "n_seeds": n_seeds})
     return _frame(records, source, f"(x - {baseline}) / {baseline}")
 
 
@@ -310,8 +305,8 @@ def curves(
         at_step = bootstrap(scores(rows, split, mode, int(step)), seed, n)
         for method, by_game in at_step.scores.returns.items():
             if set(last.games) <= set(by_game):
-                estimate = at_step.estimate(statistic, method, last.games)
-                records.append({"method": method, "step": int(step), **estimate})
+                found = at_step.estimate(statistic, method, last.games)
+                records.append({"method": method, "step": int(step), **found})
                 records[-1]["n_seeds"] = at_step.scores.n_seeds(method, last.games)
     return _frame(records, last).assign(statistic=statistic, n_games=len(last.games))
 
@@ -334,7 +329,7 @@ def ablation(
     mode: str = "greedy",
     statistic: Statistic = "iqm",
     seed: int = 0,
-    n: int = 2000,
+    n: int = REPLICATES,
 ) -> pd.DataFrame:
     """One trained method under several settings, setting -> its rows; validation levels only.
 
@@ -342,17 +337,16 @@ def ablation(
     """
     step = _last_common_step(variants, split, mode)
     arranged = {name: scores(rows, split, mode, step) for name, rows in variants.items()}
-    games = sorted(set.intersection(*(set(found.games) for found in arranged.values())))
+    games = sorted(set.intersection(*(set(source.games) for source in arranged.values())))
     if not games:
         raise UserError(f"the settings {', '.join(variants)} share no game; run them on one.")
     records = []
-    for name, found in arranged.items():
-        methods = [m for m in found.methods if m not in REFERENCES]
+    for name, source in arranged.items():
+        methods = [m for m in source.methods if m not in REFERENCES]
         if len(methods) != 1:
             raise UserError(f"setting {name!r} needs runs of one method, has {methods}.")
-        replicates = bootstrap(found, seed, n)
-        estimate = replicates.estimate(statistic, methods[0], games)
-        n_seeds = found.n_seeds(methods[0], games)
-        records.append({"setting": name, "method": methods[0], **estimate, "n_seeds": n_seeds})
+        found = bootstrap(source, seed, n).estimate(statistic, methods[0], games)
+        n_seeds = source.n_seeds(methods[0], games)
+        records.append({"setting": name, "method": methods[0], **found, "n_seeds": n_seeds})
     frame = _frame(records, next(iter(arranged.values())))
     return frame.assign(statistic=statistic, n_games=len(games))

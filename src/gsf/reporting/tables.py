@@ -3,6 +3,7 @@
 The paper's own per-game numbers, (x - CQL)/CQL, ship as assets/paper_table.csv.
 """
 
+import functools
 import math
 from collections.abc import Iterable
 from importlib.resources import files
@@ -11,12 +12,16 @@ from typing import Any
 
 import pandas as pd
 
+from gsf.core.drawing import in_order
 from gsf.core.files import write_atomic
-from gsf.reporting.returns import in_order
 
 PAPER = " (paper)"  # marks the paper's columns beside ours
 _OVERALL = ("iqm", "mean", "median")  # rows below the games
-_LATEX = str.maketrans({c: "\\" + c for c in "&%$#_{}"} | {"~": r"\textasciitilde{}"})
+
+
+@functools.cache
+def paper_games() -> frozenset[str]:
+    return frozenset(paper_table()["game"]) - {"mean", "median"}
 
 
 def paper_table(games: Iterable[str] | None = None) -> pd.DataFrame:
@@ -74,6 +79,7 @@ def _ordered(names: Any) -> list[str]:
 
 
 def to_markdown(table: pd.DataFrame) -> str:
+    """By hand: pandas needs one more dependency for this."""
     lines = [list(map(str, table.columns)), ["---"] + ["---:"] * (table.shape[1] - 1)]
     lines += [[str(cell).replace("|", "\\|") for cell in row] for row in table.to_numpy()]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
@@ -81,12 +87,8 @@ def to_markdown(table: pd.DataFrame) -> str:
 
 def to_latex(table: pd.DataFrame) -> str:
     """A booktabs tabular."""
-    rows = [[str(cell).translate(_LATEX) for cell in row] for row in table.to_numpy()]
-    header = [str(name).translate(_LATEX) for name in table.columns]
-    body = [f"{' & '.join(row)} \\\\" for row in rows]
-    top = [f"\\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}", r"\toprule"]
-    middle = [f"{' & '.join(header)} \\\\", r"\midrule"]
-    return "\n".join([*top, *middle, *body, r"\bottomrule", r"\end{tabular}", ""])
+    form = "l" + "r" * (table.shape[1] - 1)
+    return str(table.to_latex(index=False, escape=True, column_format=form))
 
 
 def write_table(

@@ -8,7 +8,7 @@ fitted on seen levels, and, of GSF, accuracy of its own head. Out: probe.csv, pr
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -17,30 +17,23 @@ import tyro
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gsf.core.drawing import colour, in_order, panels, save, styled
 from gsf.core.errors import UserError
 from gsf.core.files import load_checkpoint, write_atomic
 from gsf.core.logs import console, progress
 from gsf.core.options import require_positive
+from gsf.core.results import Results, Stage, read_stage
+from gsf.evaluation.intervals import mean_over_levels
 from gsf.learn.agent import load_agent
 from gsf.nets.encoders import Z_DIM
 from gsf.nets.heads import Projection
 from gsf.nets.probe import fit_probe
-from gsf.reporting.explorer import (
-    PIXELS,
-    Sample,
-    agree,
-    draw_sample,
-    flat_pixels,
-    mean_over_levels,
-    similarity,
-)
-from gsf.reporting.plots import save
-from gsf.reporting.plots_data import probes
-from gsf.reporting.returns import REFERENCES, find_runs, in_order
-from gsf.reporting.sources import Sources, Stage, read_stage
+from gsf.studies.embeddings import PIXELS, Sample, agree, draw_sample, flat_pixels, similarity
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SEEN, HELD_OUT = "seen", "held out"
-MEASURES = ("agreement", "probe", "head")
 Array = NDArray[Any]
 
 
@@ -65,12 +58,11 @@ class ProbeConfig:
 
 def probe(config: ProbeConfig) -> Path:
     held_out = {str(stage.manifest["name"]): stage for stage in map(_dataset, config.held_out)}
-    runs = [stage for path in find_runs(config.runs) if (stage := read_stage(path)) is not None]
-    runs = [run for run in runs if run.kind == "run" and run.manifest["game"] in held_out]
+    results = Results(config.runs)
+    runs = [run for run in results.of("run") if run.manifest["game"] in held_out]
     if not runs:
         raise UserError("none of the runs is of a game with a --held-out dataset.")
-    sources = Sources(config.runs)
-    data = {run.path: _trained_on(run, sources, held_out) for run in runs}
+    data = {run.path: _trained_on(run, results, held_out) for run in runs}
     rows: list[dict[str, Any]] = []
     samples: dict[Path, tuple[Sample, Sample, Sample]] = {}
     with progress("probe", len(runs), "runs") as advance:
@@ -88,21 +80,21 @@ def probe(config: ProbeConfig) -> Path:
     if set(frame["method"]) == {PIXELS}:
         raise UserError("none of the runs can be probed; the reasons are above.")
     write_atomic(config.out / "probe.csv", frame.to_csv(index=False, float_format="%.4f"))
-    save(probes(frame), config.out / "probe")
+    save(draw(frame), config.out / "probe")
     _print(frame)
     return config.out
 
 
 def _dataset(path: Path) -> Stage:
     stage = read_stage(path)
-    if stage is None or stage.kind != "dataset":
+    if stage.kind != "dataset":
         raise UserError(f"--held-out {path} is no dataset; `gsf materialise` makes one.")
     return stage
 
 
-def _trained_on(run: Stage, sources: Sources, held_out: Mapping[str, Stage]) -> Stage:
+def _trained_on(run: Stage, results: Results, held_out: Mapping[str, Stage]) -> Stage:
     """The run's dataset; refused if levels of it are held out."""
-    trained = sources.dataset_of(run)
+    trained = results.dataset_of(run)
     if trained is None:
         raise UserError(f"{run.path} was trained on {run.config['dataset']}, which is not there.")
     other = held_out[str(run.manifest["game"])]
@@ -120,9 +112,8 @@ def _samples(trained: Stage, held_out: Stage, n: int) -> tuple[Sample, Sample, S
 
 
 def _rows(sample: Sample, rows: Array) -> Sample:
-    returns = [sample.returns[i] for i in rows]
-    picked = {name: getattr(sample, name)[rows] for name in ("obs", "level", "label")}
-    return replace(sample, **picked, returns=returns)
+    names = ("obs", "level", "label", "returns")
+    return replace(sample, **{name: getattr(sample, name)[rows] for name in names})
 
 
 def _pixels(game: str, samples: tuple[Sample, Sample, Sample], k: int) -> Iterator[dict[str, Any]]:
@@ -172,5 +163,31 @@ def _head(run: Path, n_bins: int) -> Any:
 
 def _print(frame: pd.DataFrame) -> None:
     means = frame.groupby(["game", "measure", "levels", "method"])["value"].mean().unstack("method")
-    order = [m for m in in_order(means.columns) if m not in REFERENCES]
-    print(means[order].round(3).to_string())
+    print(means[in_order(means.columns)].round(3).to_string())
+
+
+@styled
+def draw(frame: pd.DataFrame) -> "Figure":
+    """A panel per game and measure, filled dots on seen levels, open on held-out ones."""
+    groups = list(frame.groupby(["game", "measure"], sort=True))
+    methods = in_order(frame["method"])[::-1]
+    note = "mean over runs, lines: range over them; filled: seen levels, open: held out; chance: "
+    note += "dotted on seen levels, dashed on held-out ones"
+    height = 0.4 + 0.2 * len(methods)
+    figure, axes, left, _ = panels(len(groups), height, columns=3, note=note, sharey=True)
+    for ax, ((game, measure), group) in zip(axes, groups, strict=True):
+        for (name, levels), runs in group.groupby(["method", "levels"]):
+            method = str(name)
+            y = methods.index(method) + (0.15 if levels == SEEN else -0.15)
+            face = colour(method) if levels == SEEN else "white"
+            ax.plot([runs["value"].min(), runs["value"].max()], [y, y], color=colour(method))
+            ax.plot(runs["value"].mean(), y, "o", color=colour(method), markerfacecolor=face)
+        for levels, chance in group.groupby("levels")["chance"].mean().items():
+            ax.axvline(
+                chance, color="black", linestyle=":" if levels == SEEN else "--", linewidth=1
+            )
+        ax.set_title(f"{game}: {measure}")
+        ax.grid(axis="y", visible=False)
+    for ax in left:
+        ax.set_yticks(range(len(methods)), methods)
+    return figure

@@ -45,7 +45,7 @@ class FitValues:
             raise UserError(f"{gvf} was fitted on another dataset; give it as --dataset.")
         if facts["inputs"].get("recording") != recording.digest:
             raise UserError(f"{dataset}, which {gvf} is of, was made of another recording.")
-        if digest_file(gvf / "values.npy") != manifest["values"]:
+        if digest_file(gvf / "values.npy") != manifest["files"]["values.npy"]:
             raise UserError(f"{gvf / 'values.npy'} is damaged; fit it again.")
         self._values: Array = np.load(gvf / "values.npy", allow_pickle=False)
         if self._values.ndim != 1:

@@ -6,14 +6,16 @@ distances. Out: similar.png, similar.svg and similar.json. Needs Procgen and tor
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tyro
 from numpy.typing import NDArray
 
+from gsf.core.drawing import BLUE, ORANGE, new_figure, save, styled
 from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory
 from gsf.core.logs import console
@@ -22,6 +24,10 @@ from gsf.core.stage import Identity
 from gsf.data.recording import Recording
 from gsf.equations import cosine_distance, normalised_squared_error, total_variation
 from gsf.studies.replays import FitValues, Looked, Plays, look, replay
+from gsf.suites import facts_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Array = NDArray[Any]
 
@@ -196,9 +202,6 @@ def _write(
     n_segments: int,
     n_compared: int,
 ) -> None:
-    from gsf.reporting import plots
-    from gsf.reporting.plots_similar import similar_segments
-
     facts = describe(plays, best, config.length) | {
         "game": recording.game,
         "values": "gvf" if config.gvf else f"logged return, gamma {config.gamma:g}",
@@ -207,7 +210,7 @@ def _write(
     }
     rows = [[frames[row + t] for t in range(config.length)] for row in best.rows]
     with atomic_directory(config.out) as out:
-        plots.save(similar_segments(facts, rows), out / "similar")
+        save(draw(facts, rows), out / "similar")
         (out / "similar.json").write_text(json.dumps(facts, indent=1) + "\n")
         identity.write(out, game=recording.game)
     print(
@@ -241,3 +244,43 @@ def describe(plays: Plays, pair: Pair, length: int) -> dict[str, Any]:
         "total_variation_by_step": [round(float(x), 6) for x in pair.variation],
         "score": round(pair.score, 6),
     }
+
+
+@styled
+def draw(facts: Mapping[str, Any], frames: Sequence[Sequence[NDArray[np.uint8]]]) -> "Figure":
+    """`facts` as `describe` has them; frames of both segments, uint8 [H,W,3] each."""
+    length, names = len(frames[0]), facts_of(facts["game"]).actions
+    note = (
+        f"{facts['game']}; mean over steps: cosine similarity of latent states "
+        f"{facts['state_cosine']:.3f}, normalised squared error of values "
+        f"{facts['value_error']:.4f}, total variation between action distributions "
+        f"{facts['total_variation']:.3f}; values: {facts['values']}"
+    )
+    figure = new_figure(5.4, note)
+    heights = {"height_ratios": [1, 0.62, 1]}
+    axes = figure.subplots(3, length, squeeze=False, gridspec_kw=heights)
+    for row, segment, images in zip((0, 2), facts["segments"], frames, strict=True):
+        for t, ax in enumerate(axes[row]):
+            ax.imshow(images[t], interpolation="nearest")
+            ax.set(xticks=[], yticks=[])
+            ax.grid(visible=False)
+            ax.set_title(f"value {segment['value'][t]:.2f}", loc="center", fontsize=7.5)
+            likely = int(np.argmax(segment["probs"][t]))
+            name = names[likely]
+            ax.set_xlabel(f"{name} {segment['probs'][t][likely]:.2f}", fontsize=7)
+        axes[row][0].set_ylabel(f"level {segment['level']}", fontsize=8.5)
+    for t, ax in enumerate(axes[1]):
+        _actions(ax, *(segment["probs"][t] for segment in facts["segments"]))
+        ax.set_title(f"TV {facts['total_variation_by_step'][t]:.2f}", loc="center", fontsize=7.5)
+    axes[1][0].set_ylabel("policy", fontsize=8.5)
+    return figure
+
+
+def _actions(ax: Any, above: Sequence[float], below: Sequence[float]) -> None:
+    """Both action distributions, the upper segment's upwards, the lower one's downwards."""
+    places = np.arange(len(above))
+    ax.bar(places, above, 0.8, color=BLUE)
+    ax.bar(places, -np.asarray(below), 0.8, color=ORANGE)
+    ax.axhline(0, color="black", linewidth=0.6)
+    ax.set(xticks=[], yticks=[], ylim=(-1, 1))
+    ax.grid(visible=False)

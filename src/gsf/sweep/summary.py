@@ -9,7 +9,7 @@ from rich.table import Table
 from gsf.core.logs import console
 from gsf.evaluation.rows import MODES
 from gsf.reporting import stats
-from gsf.reporting.returns import gather
+from gsf.reporting.gather import gather
 from gsf.reporting.scores import scores
 
 

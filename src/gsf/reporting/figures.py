@@ -1,82 +1,25 @@
-"""Figures of the report: tidy frames of `stats` in, a matplotlib Figure out, `save` writes it.
+"""Figures of returns: tidy frames of `stats` in, a matplotlib Figure out.
 
-Every method has one colour and marker in all figures, told apart by colour-blind readers too.
-Every figure of returns says its split, action mode and seeds, and warns of too few seeds.
+Every one says its split, action mode and seeds, and warns of too few seeds.
 """
 
-import math
-import textwrap
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
-from gsf.core.files import digest
-from gsf.reporting.returns import REFERENCES, in_order
+from gsf.core.drawing import colour, in_order, marker, new_figure, panels, styled
+from gsf.evaluation.rows import REFERENCES
 from gsf.reporting.scores import Array
 from gsf.reporting.stats import FEW_SEEDS
 
-STYLE: Any = {
-    "font.size": 8.5,
-    "font.family": "DejaVu Sans",  # ships with matplotlib: the same bytes everywhere
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "axes.titlesize": 9,
-    "axes.titlelocation": "left",
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "lines.linewidth": 1.6,
-    "lines.markersize": 4.5,
-    "savefig.dpi": 200,
-    "svg.hashsalt": "gsf",
-}
-styled = mpl.rc_context(STYLE)  # decorates every function that makes a figure
-WIDTH = 7.0  # inches, a printed page's text
-
-# Smallest difference of two under deutan and protan vision: 0.107 in OKLab (see the test).
-_COLOURS = {
-    "random": "#9a9a9a",
-    "behaviour": "#000000",
-    "bc": "#36aae8",
-    "cql": "#3e2c8b",
-    "curl": "#5cd9dd",
-    "ctrl": "#93e08e",
-    "deepmdp": "#c5aa16",
-    "vpn": "#8268ed",
-    "cssc": "#4d114b",
-    "pse": "#a240aa",
-    "gsf-reward": "#d55e00",
-    "gsf-successor": "#513a12",
-    "gsf-action": "#a14056",
-}
-_SPARE = ("#2e7d5b", "#e8a0b8", "#6b7f1e", "#1f5f8b", "#f0b27a")
-_MARKERS = "os^vDPX*<>phd8H"
-_WARNING = "#b00020"
 _HALO = [withStroke(linewidth=2.2, foreground="white")]  # black lines stay visible on dark bars
-
-
-def colour(method: str) -> str:
-    """A new method's colour follows from its name, whatever else is in the figure."""
-    return _COLOURS.get(method) or _SPARE[_number(method) % len(_SPARE)]
-
-
-def marker(method: str) -> str:
-    known = list(_COLOURS)
-    place = known.index(method) if method in _COLOURS else _number(method) // len(_SPARE)
-    return _MARKERS[place % len(_MARKERS)]
-
-
-def _number(name: str) -> int:
-    return int(digest(name), 16)
+_NAMES = {"iqm": "IQM"}
+_INTERVALS = "95 % intervals over seeds and levels"
 
 
 def caveat(frame: pd.DataFrame) -> str:
@@ -107,47 +50,16 @@ def _seeds(frame: pd.DataFrame) -> list[int]:
     return [int(n) for n in frame["n_seeds"]]
 
 
-def new_figure(
-    height: float, *frames: pd.DataFrame, note: str = "", width: float = WIDTH
-) -> Figure:
-    """An empty figure with where its numbers are from below, and any warning above."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    notes = list(dict.fromkeys(describe(frame) for frame in frames)) + ([note] if note else [])
-    if notes:
-        text = textwrap.fill("; ".join(notes), int(19 * width))
-        figure.supxlabel(text, x=0.01, ha="left", fontsize=6.5, color="#555555")
+def _sources(*frames: pd.DataFrame, note: str = _INTERVALS) -> dict[str, Any]:
+    """What stands below and above a figure of these frames."""
     warnings = [caveat(frame) for frame in frames if caveat(frame)]
-    if warnings:
-        figure.suptitle(warnings[0], x=0.01, ha="left", fontsize=7.5, color=_WARNING)
-    return figure
-
-
-_NAMES = {"iqm": "IQM"}
-_INTERVALS = "95 % intervals over seeds and levels"
-
-
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """stem.png and stem.svg; the same figure gives the same bytes."""
-    stem = Path(stem)
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg")]
-    with mpl.rc_context(STYLE):
-        figure.savefig(paths[0], metadata={"Software": None})
-        figure.savefig(paths[1], metadata={"Date": None, "Creator": None})
-    return paths
+    notes = [*dict.fromkeys(describe(frame) for frame in frames), note]
+    return {"note": "; ".join(notes), "warning": warnings[0] if warnings else ""}
 
 
 def _errors(frame: pd.DataFrame) -> Array:
     """[2, n] lengths down and up; a percentile interval need not hold its point estimate."""
     return np.maximum([frame["value"] - frame["low"], frame["high"] - frame["value"]], 0)
-
-
-def panels(figure: Figure, n: int, columns: int, **options: Any) -> tuple[list[Axes], list[Axes]]:
-    """n panels, unused ones hidden; and those in the left column, which carry the labels."""
-    axes = figure.subplots(math.ceil(n / columns), columns, squeeze=False, **options)
-    for ax in axes.flat[n:]:
-        ax.set_visible(False)
-    return list(axes.flat[:n]), list(axes[:, 0])
 
 
 def _methods_on(axis: Any, methods: Sequence[str], **options: Any) -> None:
@@ -158,7 +70,7 @@ def _methods_on(axis: Any, methods: Sequence[str], **options: Any) -> None:
 def intervals(aggregates: pd.DataFrame) -> Figure:
     """Headline: IQM, mean and median of every method with their intervals."""
     methods = in_order(aggregates["method"])[::-1]
-    figure = new_figure(0.9 + 0.24 * len(methods), aggregates, note=_INTERVALS)
+    figure = new_figure(0.9 + 0.24 * len(methods), **_sources(aggregates))
     statistics = list(dict.fromkeys(aggregates["statistic"]))
     axes = figure.subplots(1, len(statistics), sharey=True, squeeze=False)[0]
     for ax, statistic in zip(axes, statistics, strict=True):
@@ -177,13 +89,13 @@ def intervals(aggregates: pd.DataFrame) -> Figure:
 
 @styled
 def box(ratios: pd.DataFrame) -> Figure:
-    """The paper's main figure: every run over the per-game median CQL run; white dots are means."""
+    """Every run over the per-game median run of the baseline; white dots are means."""
     usable = ratios.dropna(subset=["value"])
     methods = in_order(usable["method"])
     dropped = sorted(set(ratios["game"]) - set(usable["game"]))
     note = "one point per run (game and seed), boxes are quartiles, white dots means"
     note += f"; n/a as the baseline is not above 0: {', '.join(dropped)}" if dropped else ""
-    figure = new_figure(3.3, usable, note=note)
+    figure = new_figure(3.3, **_sources(usable, note=note))
     ax = figure.subplots()
     values = [usable.loc[usable["method"] == m, "value"].to_numpy() for m in methods]
     if values:
@@ -224,7 +136,7 @@ def _lines(ax: Axes, frame: pd.DataFrame, x: str, rank: str, **options: Any) -> 
 @styled
 def curves(frame: pd.DataFrame) -> Figure:
     """Learning curves: aggregate score against gradient steps; dashed lines are references."""
-    figure = new_figure(3.4, frame, note=_INTERVALS)
+    figure = new_figure(3.4, **_sources(frame))
     ax = figure.subplots()
     if len(frame):
         _lines(ax, frame, "step", "last", marker="o")
@@ -237,7 +149,7 @@ def curves(frame: pd.DataFrame) -> Figure:
 @styled
 def profiles(frame: pd.DataFrame) -> Figure:
     """Performance profiles: share of runs above each score."""
-    figure = new_figure(3.4, frame, note=_INTERVALS)
+    figure = new_figure(3.4, **_sources(frame))
     ax = figure.subplots()
     _lines(ax, frame, "threshold", "sum")
     ax.set_xlabel(frame["unit"].iloc[0])
@@ -248,15 +160,13 @@ def profiles(frame: pd.DataFrame) -> Figure:
 
 @styled
 def per_game(seen: pd.DataFrame, unseen: pd.DataFrame) -> Figure:
-    """One panel per game: returns on seen levels (outlined) behind unseen ones (filled)."""
+    """One panel per game: returns on seen levels (outlined) behind those of the other (filled)."""
     games = sorted(set(seen["game"]) | set(unseen["game"]))
     methods = in_order([*seen["method"], *unseen["method"]])[::-1]
-    columns = min(4, len(games))
-    rows = math.ceil(len(games) / columns)
-    height = 0.7 + rows * (0.45 + 0.15 * len(methods))
-    note = "filled: unseen, outlined: seen; " + _INTERVALS
-    figure = new_figure(height, unseen, seen, note=note)
-    axes, left = panels(figure, len(games), columns, sharey=True)
+    note = f"filled: {unseen['split'].iloc[0]}, outlined: seen; {_INTERVALS}"
+    figure, axes, left, bottom = panels(
+        len(games), 0.45 + 0.15 * len(methods), **_sources(unseen, seen, note=note), sharey=True
+    )
     for ax, game in zip(axes, games, strict=True):
         ax.set_title(game)
         ax.grid(axis="y", visible=False)
@@ -273,7 +183,7 @@ def per_game(seen: pd.DataFrame, unseen: pd.DataFrame) -> Figure:
         ax.axvline(0, color="black", linewidth=0.8)
     for ax in left:
         _methods_on(ax.yaxis, methods, fontsize=6.5)
-    for ax in axes[-columns:]:
+    for ax in bottom:
         ax.set_xlabel(unseen["unit"].iloc[0])
     return figure
 
@@ -282,7 +192,7 @@ def per_game(seen: pd.DataFrame, unseen: pd.DataFrame) -> Figure:
 def improvement(frame: pd.DataFrame) -> Figure:
     """Probability that a run of each method beats a run of the baseline."""
     methods = in_order(frame["method"])[::-1]
-    figure = new_figure(0.9 + 0.24 * len(methods), frame, note=_INTERVALS, width=5)
+    figure = new_figure(0.9 + 0.24 * len(methods), **_sources(frame), width=5)
     ax = figure.subplots()
     for y, (method, row) in enumerate(frame.set_index("method").loc[methods].iterrows()):
         ax.plot([row["low"], row["high"]], [y, y], color=colour(str(method)), linewidth=3)
@@ -301,8 +211,7 @@ def improvement(frame: pd.DataFrame) -> Figure:
 def ablation(by_option: Mapping[str, pd.DataFrame], default: Mapping[str, str]) -> Figure:
     """A panel per option (K, tau, head, loss): `stats.ablation` of each; the default is filled."""
     frames = list(by_option.values())
-    figure = new_figure(2.5 if len(frames) <= 4 else 4.6, *frames, note=_INTERVALS)
-    axes, left = panels(figure, len(frames), min(4, len(frames)), sharey=True)
+    figure, axes, left, _ = panels(len(frames), 1.7, **_sources(*frames), sharey=True)
     for ax, (option, frame) in zip(axes, by_option.items(), strict=True):
         for x, row in enumerate(frame.to_dict("records")):
             hue = colour(row["method"])

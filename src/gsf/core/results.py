@@ -1,0 +1,110 @@
+"""A directory of results: every stage's directory at or below some paths, with its manifest.
+
+Nothing here fails on a damaged directory: its manifest is empty, and who reads more will say so.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_MANIFEST, _ROWS = "manifest.json", "returns.csv"
+_TRACES = {_MANIFEST, _ROWS, "checkpoint.pt", "metrics.jsonl", "DONE"}  # of a run, whole or not
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A directory that a stage has written, whole or not."""
+
+    path: Path
+    manifest: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """Empty where nothing readable says it; "rows": a returns.csv and no run, as of random."""
+        return str(self.manifest.get("kind", ""))
+
+    @property
+    def digest(self) -> str:
+        return str(self.manifest.get("digest", ""))
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        return _mapping(self.manifest.get("config"))
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        return _mapping(self.manifest.get("inputs"))
+
+
+def _mapping(found: Any) -> Mapping[str, Any]:
+    return found if isinstance(found, dict) else {}
+
+
+def read_stage(path: Path) -> Stage:
+    path = Path(path).resolve()
+    if (path / _ROWS).is_file() and not any(
+        (path / name).exists() for name in _TRACES - {_ROWS, "DONE"}
+    ):
+        return Stage(path, {"kind": "rows"})
+    try:
+        return Stage(path, _mapping(json.loads((path / _MANIFEST).read_text())))
+    except (OSError, ValueError):
+        return Stage(path, {})
+
+
+def find_stages(paths: Iterable[Path]) -> Iterator[Stage]:
+    """Stages are not entered, what is inside them is theirs; a directory of rows may hold runs."""
+    done: set[Path] = set()
+    for path in paths:
+        for name, folders, files in os.walk(path):
+            folders[:] = sorted(f for f in folders if not f.startswith("."))
+            if not _TRACES.intersection(files):
+                continue
+            stage = read_stage(Path(name))
+            if stage.kind != "rows":
+                folders.clear()
+            if stage.path not in done:
+                done.add(stage.path)
+                yield stage
+
+
+class Results:
+    """The stages at or below the paths, and the datasets and labels that runs there name."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._stages = {stage.path: stage for stage in find_stages(paths)}
+        for run in self.of("run"):  # runs trained by hand have data and labels elsewhere
+            for kind in ("dataset", "labels"):
+                if isinstance(place := run.config.get(kind), str):
+                    named = read_stage(Path(place))
+                    if named.kind == kind and not self._with_digest(kind, named.digest):
+                        self._stages.setdefault(named.path, named)
+
+    def of(self, *kinds: str) -> list[Stage]:
+        """In the order of the kinds."""
+        return [stage for kind in kinds for stage in self._stages.values() if stage.kind == kind]
+
+    def dataset_of(self, stage: Stage) -> Stage | None:
+        """The dataset that a run, fit or labels were made of, wherever it is now."""
+        return self._with_digest("dataset", stage.inputs.get("dataset"))
+
+    def labels_of(self, dataset: Stage, cumulant: str) -> Stage | None:
+        """Labels of a dataset; those without a network if there are several."""
+        mine = [
+            stage
+            for stage in self.of("labels")
+            if stage.inputs.get("dataset") == dataset.digest
+            and stage.manifest.get("cumulant") == cumulant
+        ]
+        return min(mine, key=lambda stage: ("-mc" not in stage.path.name, stage.path), default=None)
+
+    def game_of(self, stage: Stage) -> str:
+        """The game (or name) of what a stage was made of."""
+        dataset = self.dataset_of(stage)
+        return str(dataset.manifest.get("name") if dataset else stage.path.parent.name)
+
+    def _with_digest(self, kind: str, digest: Any) -> Stage | None:
+        return next((s for s in self.of(kind) if digest and s.digest == digest), None)

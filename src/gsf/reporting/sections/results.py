@@ -1,0 +1,194 @@
+"""Sections "Results" and "Tables": every figure and table of returns."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from gsf.core.errors import UserError
+from gsf.evaluation.rows import REFERENCES, SPLITS
+from gsf.reporting import figures, stats, tables
+from gsf.reporting.gather import gather
+from gsf.reporting.page import Page, Part
+from gsf.reporting.scores import scores
+from gsf.reporting.stats import STATISTICS, Replicates
+
+DEFAULT_SETTINGS = {"K": "7", "tau": "0.5", "loss": "cce", "head": "mlp"}
+_OVERALL: Any = {"index": "method", "columns": "statistic"}
+
+
+@dataclass(frozen=True)
+class Returns:
+    """Bootstrapped returns: of the headline, of seen levels, and of the other way to act."""
+
+    rows: pd.DataFrame
+    main: Replicates  # on unseen levels, unless these were not played or others asked for
+    seen: Replicates | None
+    other_mode: Replicates | None
+
+    @property
+    def all(self) -> list[Replicates]:
+        return [x for x in (self.main, self.seen, self.other_mode) if x is not None]
+
+
+def find_returns(
+    rows: pd.DataFrame, split: str, mode: str, replicates: int, page: Page
+) -> Returns | None:
+    """None while there are no rows at all; another split where the one asked for has none."""
+
+    def find(split: str, mode: str) -> Replicates | None:
+        here = rows[(rows["split"] == split) & (rows["mode"] == mode)]
+        if here["method"].isin(REFERENCES).all():  # or none at all
+            return None
+        return stats.bootstrap(scores(rows, split, mode), n=replicates)
+
+    for place in dict.fromkeys((split, *reversed(SPLITS))):
+        if (main := find(place, mode)) is not None:
+            seen = find("seen", mode) if place != "seen" else None
+            other = "sampled" if mode == "greedy" else "greedy"
+            return Returns(rows, main, seen, find(place, other))
+        page.problems.append(f"No run has {place} rows with {mode} actions.")
+    return None
+
+
+def results(returns: Returns, baseline: str, page: Page) -> Iterator[Part | None]:
+    main, seen, source = returns.main, returns.seen, returns.main.scores
+    title = f"Aggregate {source.unit}, {source.split} levels"
+    yield page.table("aggregates", title, lambda: stats.aggregates(main), **_OVERALL)
+    yield page.figure(
+        "intervals",
+        "Aggregate scores",
+        "Interquartile mean, mean and median over runs and games: bars are 95 % intervals, the "
+        "line in them the estimate.",
+        lambda: figures.intervals(stats.aggregates(main)),
+    )
+    of_paper = baseline == "cql" and tables.paper_games().issuperset(source.games)
+    yield page.figure(
+        "box",
+        f"Every run against {baseline}" + (": the paper's main figure" if of_paper else ""),
+        f"Return of each run divided by the median {baseline} run of its game.",
+        lambda: figures.box(_ratios(main, baseline)),
+    )
+    if seen is not None:
+        yield page.figure(
+            "per_game",
+            f"Every game, seen and {source.split} levels",
+            f"Mean return on {source.split} levels (filled) and on seen levels (outlined).",
+            lambda: figures.per_game(
+                stats.per_game(seen, raw=True), stats.per_game(main, raw=True)
+            ),
+        )
+        yield page.figure(
+            "gap",
+            "Generalization gap",
+            f"Score on seen minus score on {source.split} levels, of the same runs.",
+            lambda: figures.intervals(_gap_aggregates(seen, main)),
+        )
+    trained = returns.rows[~returns.rows["method"].isin(REFERENCES)]
+    if trained.loc[trained["split"] == source.split, "step"].nunique() > 1:
+        yield page.figure(
+            "curves",
+            "Learning curves",
+            f"IQM on {source.split} levels of the checkpoints that were kept.",
+            lambda: figures.curves(stats.curves(returns.rows, source.split, source.mode)),
+        )
+    yield page.figure(
+        "profiles",
+        "Performance profiles",
+        "Share of runs above each score.",
+        lambda: figures.profiles(stats.profiles(main)),
+    )
+    yield page.figure(
+        "improvement",
+        f"Probability of improvement over {baseline}",
+        f"That a run of the method beats a run of {baseline} in the same game.",
+        lambda: figures.improvement(stats.improvement(main, baseline)),
+        inches=5,
+    )
+
+
+def _ratios(main: Replicates, baseline: str) -> pd.DataFrame:
+    ratios = stats.ratios(main, baseline)
+    if ratios["value"].isna().all():
+        raise UserError(f"the returns of {baseline} are not above 0 in any game.")
+    return ratios
+
+
+def _gap_aggregates(seen: Replicates, main: Replicates) -> pd.DataFrame:
+    gap = stats.gap(seen, main)
+    gap = gap[gap["game"].isin(STATISTICS)].rename(columns={"game": "statistic"})
+    if not len(gap):
+        raise UserError(f"no run has results on both seen and {main.scores.split} levels.")
+    return gap.assign(n_games=len(main.scores.games))
+
+
+def ablations(directory: Path, page: Page) -> Part | None:
+    """Options of one method against each other, on validation levels only."""
+
+    def draw() -> Figure:
+        found = {}
+        for option in sorted(x for x in directory.iterdir() if x.is_dir()):
+            variants = {}
+            for setting in sorted((x for x in option.iterdir() if x.is_dir()), key=_setting):
+                rows, problems = gather([setting])
+                page.problems.extend(problems)
+                if "validation" in set(rows["split"]):
+                    variants[setting.name] = rows
+                else:
+                    page.problems.append(f"{setting} has no validation rows: not in the figure.")
+            if variants:
+                found[option.name] = stats.ablation(variants)
+        if not found:
+            raise UserError(f"{directory} has no <option>/<setting>/ with validation rows.")
+        return figures.ablation(found, DEFAULT_SETTINGS)
+
+    caption = "One option changed at a time; the default is filled. Validation levels."
+    return page.figure("ablations", "Ablations", caption, draw)
+
+
+def _setting(path: Path) -> tuple[float, str]:
+    """Numbers in their order, names after them."""
+    try:
+        return float(path.name), path.name
+    except ValueError:
+        return math.inf, path.name
+
+
+def all_tables(returns: Returns, baseline: str, page: Page) -> Iterator[Part | None]:
+    main, seen, other = returns.main, returns.seen, returns.other_mode
+    split, unit = main.scores.split, main.scores.unit
+    if other is not None:
+        title = f"Aggregate {unit}, {other.scores.mode} actions"
+        frame = stats.aggregates(other)
+        yield page.table("aggregates_other_mode", title, lambda: frame, **_OVERALL)
+    title = f"Mean return, {split} levels"
+    yield page.table("mean_returns", title, lambda: stats.per_game(main, raw=True))
+    if unit != "return":
+        title = f"Min-max score, {split} levels"
+        yield page.table("scores", title, lambda: stats.per_game(main))
+    if seen is not None:
+        title = "Mean return, seen levels"
+        yield page.table("mean_returns_seen", title, lambda: stats.per_game(seen, raw=True))
+        title = f"Generalization gap: seen minus {split}, {unit}"
+        yield page.table("gap", title, lambda: stats.gap(seen, main))
+    title, note = f"(x - {baseline}) / {baseline}", "n/a: the baseline's interval is not above 0."
+    beside_paper = baseline == "cql" and not tables.paper_games().isdisjoint(main.scores.games)
+    if beside_paper:
+        title += ", beside the paper's numbers"
+        note = "Columns marked (paper) are the paper's table; their mean and median are over the "
+        note += "games that ours are over. n/a: the baseline's interval is not above 0."
+
+    def relative() -> pd.DataFrame:
+        found = stats.relative(main, baseline)
+        return tables.beside_paper(found) if beside_paper else found
+
+    yield page.table("relative", title, relative, note)
+    title = f"{unit.capitalize()} minus {baseline}'s, paired by level"
+    yield page.table("differences", title, lambda: stats.differences(main, baseline))
+    title = f"Probability of improvement over {baseline}"
+    shape: Any = {"index": "method", "columns": "baseline"}
+    yield page.table("improvement", title, lambda: stats.improvement(main, baseline), **shape)

@@ -1,0 +1,60 @@
+import json
+from pathlib import Path
+
+from gsf.core.results import Results, find_stages, read_stage
+from gsf.core.stage import Identity
+
+
+def kinds(path: Path) -> dict[str, str]:
+    return {str(s.path.relative_to(path.resolve())): s.kind for s in find_stages([path])}
+
+
+def test_every_stage_is_found_whole_or_not_and_none_is_entered(tmp_path: Path):
+    Identity("run").write(tmp_path / "run", in_place=True)
+    Identity("report").write(tmp_path / "report")
+    Identity("run").write(tmp_path / "report" / "copy")
+    Identity("run").write(tmp_path / ".partial")
+    Identity("dataset").write(tmp_path / "maze" / "dataset")
+    Identity("run").write(tmp_path / "maze" / "cql")
+    (tmp_path / "maze" / "returns.csv").write_text("of random play")
+    for name in ("half", "damaged", "none"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "half" / "metrics.jsonl").write_text("")
+    (tmp_path / "half" / "returns.csv").write_text("")
+    (tmp_path / "damaged" / "manifest.json").write_text('{"kind"')
+    assert kinds(tmp_path) == {
+        "damaged": "",
+        "half": "",
+        "maze": "rows",
+        "maze/cql": "run",
+        "maze/dataset": "dataset",
+        "report": "report",
+        "run": "run",
+    }
+    twice = list(find_stages([tmp_path / "maze", tmp_path / "maze" / "cql"]))
+    assert len(twice) == 3
+
+
+def test_what_a_damaged_manifest_says_is_nothing(tmp_path: Path):
+    for text in ("[]", "5", "", '{"kind": "run", "config": 3, "inputs": null}'):
+        (tmp_path / "manifest.json").write_text(text)
+        stage = read_stage(tmp_path)
+        assert (stage.config, stage.inputs, stage.digest) == ({}, {}, "")
+
+
+def test_data_that_runs_name_is_found_elsewhere(tmp_path: Path):
+    dataset = Identity("dataset").write(tmp_path / "data", name="maze")
+    inputs = {"dataset": dataset["digest"]}
+    for name in ("reward", "reward-mc"):
+        Identity("labels", inputs).write(tmp_path / "labels" / name, cumulant="reward")
+    places = {"dataset": str(tmp_path / "data"), "labels": str(tmp_path / "nowhere")}
+    Identity("run", inputs, config=places).write(tmp_path / "runs" / "cql")
+    found = Results([tmp_path / "runs", tmp_path / "labels"])
+    (run,) = found.of("run")
+    assert found.dataset_of(run) == read_stage(tmp_path / "data")
+    assert found.game_of(run) == "maze"
+    assert found.labels_of(found.dataset_of(run), "reward").path.name == "reward-mc"
+    assert found.labels_of(found.dataset_of(run), "action") is None
+    moved = json.loads((tmp_path / "data" / "manifest.json").read_text()) | {"digest": "other"}
+    (tmp_path / "data" / "manifest.json").write_text(json.dumps(moved))
+    assert Results([tmp_path / "runs"]).dataset_of(run) is None

@@ -1,0 +1,27 @@
+import numpy as np
+import pytest
+
+from gsf.evaluation.intervals import estimate, mean_over_levels, redraw
+
+
+def test_a_replicate_is_a_draw_with_replacement():
+    weights = redraw(50, np.random.default_rng(0), 4000)
+    assert weights.shape == (4000, 50)
+    assert weights.sum(1) == pytest.approx(np.ones(4000))
+    x = np.random.default_rng(1).normal(size=50)
+    assert (weights @ x).std() == pytest.approx(x.std() / np.sqrt(50), rel=0.05)
+
+
+def test_the_interval_is_the_middle_of_the_replicates():
+    found = estimate(7, np.arange(1001.0))
+    assert found == {"value": 7.0, "low": 25.0, "high": 975.0}
+
+
+def test_levels_are_redrawn_whole():
+    level = np.repeat(np.arange(20), 10)
+    shared = np.random.default_rng(0).normal(size=20)[level]  # one number per level, ten times
+    found = mean_over_levels(shared, level)
+    assert found["value"] == pytest.approx(shared.mean())
+    width = 2 * 1.96 * shared.std() / np.sqrt(20)
+    assert found["high"] - found["low"] == pytest.approx(width, rel=0.1)
+    assert mean_over_levels([2.0, 2.0], [5, 6]) == {"value": 2, "low": 2, "high": 2}

@@ -1,0 +1,102 @@
+import re
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from gsf.core import drawing
+from gsf.reporting import figures, stats
+from gsf.reporting.scores import scores
+from synthetic import METHODS, evaluation_rows, table_rows
+
+SMALL = {"games": ["coinrun", "maze"], "n_levels": 6, "modes": ["greedy"]}
+NAMES = ["random", "behaviour", "cql", "gsf-reward", "my-loss"]
+
+
+def frames(n_seeds: int, methods: list[str] = NAMES) -> dict[str, tuple]:
+    rows = evaluation_rows(**SMALL, methods=methods, n_seeds=n_seeds, steps=[10, 20])
+    seen, test = (stats.bootstrap(scores(rows, s), n=50) for s in ("seen", "unseen"))
+    validation = evaluation_rows(
+        **SMALL, methods=["gsf-reward"], splits=["validation"], n_seeds=n_seeds
+    )
+    sizes = stats.ablation({"3": validation, "7": validation}, n=50)
+    return {
+        "intervals": (stats.aggregates(test),),
+        "box": (stats.ratios(test),),
+        "curves": (stats.curves(rows, n=50),),
+        "profiles": (stats.profiles(test),),
+        "per_game": (stats.per_game(seen, raw=True), stats.per_game(test, raw=True)),
+        "improvement": (stats.improvement(test),),
+        "ablation": ({"K": sizes, "tau": sizes}, {"K": "7"}),
+    }
+
+
+def words(figure: Figure) -> str:
+    return " ".join(text.get_text() for text in figure.findobj(lambda a: hasattr(a, "get_text")))
+
+
+@pytest.fixture(scope="module")
+def five():
+    return frames(5)
+
+
+@pytest.fixture(scope="module")
+def one():
+    return frames(1)
+
+
+RETURNS = ["intervals", "box", "curves", "profiles", "per_game", "improvement", "ablation"]
+
+
+@pytest.mark.parametrize("name", RETURNS)
+def test_figures_of_returns_say_where_they_are_from(five, one, name, tmp_path: Path):
+    figure = getattr(figures, name)(*five[name])
+    split = "validation levels" if name == "ablation" else "unseen levels"
+    assert f"{split}, greedy actions, 5 seeds, 2 games" in words(figure)
+    assert "Only" not in words(figure)
+    few = getattr(figures, name)(*one[name])
+    assert "Only 1 seed" in words(few)
+    paths = drawing.save(few, tmp_path / name)
+    assert [path.suffix for path in paths] == [".png", ".svg"]
+    assert all(path.stat().st_size > 5000 for path in paths)
+
+
+def test_the_same_figure_is_the_same_bytes(five, tmp_path: Path):
+    for name in ("a", "b"):
+        drawing.save(figures.curves(*five["curves"]), tmp_path / name)
+    for kind in ("png", "svg"):
+        a, b = (tmp_path / f"{name}.{kind}" for name in ("a", "b"))
+        assert a.read_bytes() == b.read_bytes()
+    svg = (tmp_path / "a.svg").read_text()
+    assert "<dc:date>" not in svg
+    assert not re.search(r"20\d\d-\d\d-\d\d", svg)
+
+
+def test_two_seeds_are_few():
+    frame = stats.aggregates(
+        stats.bootstrap(scores(table_rows({("maze", "cql"): [[1], [2]]})), n=9)
+    )
+    assert "Only 2 seeds" in figures.caveat(frame)
+    assert figures.caveat(frame.assign(n_seeds=3)) == ""
+    assert figures.describe(frame) == "unseen levels, greedy actions, 2 seeds, 1 game"
+
+
+def test_random_play_has_no_seeds_to_warn_of(five):
+    frame = five["intervals"][0]
+    assert set(frame[frame["method"] == "random"]["n_seeds"]) == {1}
+    assert figures.caveat(frame) == ""
+
+
+def test_the_box_plot_names_games_without_a_ratio():
+    rows = table_rows({("a", "cql"): [[1.0, 2.0]], ("b", "cql"): [[-1.0, 1.0]]})
+    figure = figures.box(stats.ratios(stats.bootstrap(scores(rows))))
+    assert "n/a as the baseline is not above 0: b" in " ".join(words(figure).split())
+
+
+def test_a_method_keeps_its_colour_in_any_company(five):
+    marks = [(drawing.colour(m), drawing.marker(m)) for m in METHODS]
+    assert len(set(marks)) == len(METHODS)
+    assert drawing.colour("my-loss") == drawing.colour("my-loss") not in {c for c, _ in marks}
+    for figure in (figures.curves(*five["curves"]), figures.profiles(*five["profiles"])):
+        lines = {line.get_label(): line.get_color() for line in figure.axes[0].lines}
+        assert lines == {m: drawing.colour(m) for m in NAMES}
