@@ -7,6 +7,7 @@ import pandas as pd
 
 from gsf.core.drawing import in_order
 from gsf.evaluation.rows import COLUMNS, KEYS, REFERENCES, check_rows
+from gsf.reporting.scores import Scores
 from gsf.suites.procgen import GAMES
 
 FIRST_LEVEL = {"seen": 0, "validation": 500_000, "unseen": 1_000_000}
@@ -62,3 +63,8 @@ def table_rows(returns: dict[tuple[str, str], Sequence[Sequence[float]]], **keys
         for level, value in enumerate(levels)
     ]
     return check_rows(pd.DataFrame(rows), "rows")
+
+
+def matrix(found: Scores, method: str) -> np.ndarray:
+    """[seeds, games] of normalised run means: what rliable calls scores."""
+    return np.stack([found.normalise(g, found.run_means(method, g)) for g in found.games], axis=1)

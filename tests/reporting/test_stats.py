@@ -10,7 +10,7 @@ from rliable import metrics
 from gsf.core.errors import UserError
 from gsf.reporting import stats
 from gsf.reporting.scores import scores
-from synthetic import evaluation_rows, table_rows
+from synthetic import evaluation_rows, matrix, table_rows
 
 GAMES = ["bigfish", "coinrun", "maze"]
 SMALL = {"games": GAMES, "n_levels": 12, "modes": ["greedy"]}
@@ -73,21 +73,21 @@ def test_point_estimates_are_rliables(replicates, rliable_library):
     found = replicates.scores
     frame = stats.aggregates(replicates)
     for method in found.methods:
-        matrix = found.matrix(method)
-        assert matrix.shape == (1 if method in ("random", "behaviour") else 5, 3)
+        runs = matrix(found, method)
+        assert runs.shape == (1 if method in ("random", "behaviour") else 5, 3)
         for statistic, function in {
             "iqm": metrics.aggregate_iqm,
             "mean": metrics.aggregate_mean,
             "median": metrics.aggregate_median,
         }.items():
             ours = only(frame, method=method, statistic=statistic)["value"]
-            assert ours == pytest.approx(function(matrix), abs=1e-12)
+            assert ours == pytest.approx(function(runs), abs=1e-12)
     thresholds = np.linspace(0, 0.6, 13)
     for method, group in stats.profiles(replicates, thresholds).groupby("method"):
-        theirs = rliable_library.score_distributions(found.matrix(method), thresholds)
+        theirs = rliable_library.score_distributions(matrix(found, method), thresholds)
         assert group["value"].to_numpy() == pytest.approx(theirs, abs=1e-12)
     for _, row in stats.improvement(replicates).iterrows():
-        pair = found.matrix(row["method"]), found.matrix("cql")
+        pair = matrix(found, row["method"]), matrix(found, "cql")
         theirs = metrics.probability_of_improvement(*pair)
         assert row["value"] == pytest.approx(theirs, abs=1e-12)
 
@@ -97,26 +97,26 @@ def test_every_replicate_is_rliables_number_on_the_replicate_matrix(replicates):
     others = replicates.redrawn("bc", replicates.scores.games)
     beats = np.mean([stats._beats(x, y) for x, y in zip(runs, others, strict=True)], axis=0)
     for i in (0, 7, 1999):
-        matrix = np.stack([game[i] for game in runs], axis=1)
+        ours = np.stack([game[i] for game in runs], axis=1)
         other = np.stack([game[i] for game in others], axis=1)
         iqm = stats.aggregate_draws("iqm", runs)[i]
-        assert iqm == pytest.approx(metrics.aggregate_iqm(matrix), abs=1e-12)
+        assert iqm == pytest.approx(metrics.aggregate_iqm(ours), abs=1e-12)
         median = stats.aggregate_draws("median", runs)[i]
-        assert median == pytest.approx(metrics.aggregate_median(matrix), abs=1e-12)
-        theirs = metrics.probability_of_improvement(matrix, other)
+        assert median == pytest.approx(metrics.aggregate_median(ours), abs=1e-12)
+        theirs = metrics.probability_of_improvement(ours, other)
         assert beats[i] == pytest.approx(theirs, abs=1e-12)
 
 
 def test_intervals_are_rliables_where_levels_do_not_vary(rliable_library):
     rng = np.random.default_rng(0)
-    matrix = rng.uniform(0, 1, (8, 4))  # [seeds, games]
-    by_game = {(f"game{g}", "cql"): [[x, x] for x in matrix[:, g]] for g in range(4)}
+    runs = rng.uniform(0, 1, (8, 4))  # [seeds, games]
+    by_game = {(f"game{g}", "cql"): [[x, x] for x in runs[:, g]] for g in range(4)}
     ours = stats.aggregates(stats.bootstrap(scores(table_rows(by_game)), n=2000))
     row = only(ours, statistic="iqm")
     state = np.random.get_state()  # noqa: NPY002 (rliable draws from the global state)
     np.random.seed(0)  # noqa: NPY002
     _, theirs = rliable_library.get_interval_estimates(
-        {"cql": matrix}, lambda x: np.array([metrics.aggregate_iqm(x)]), reps=2000
+        {"cql": runs}, lambda x: np.array([metrics.aggregate_iqm(x)]), reps=2000
     )
     np.random.set_state(state)  # noqa: NPY002
     assert [row["low"], row["high"]] == pytest.approx(theirs["cql"].ravel(), abs=0.02)
@@ -260,7 +260,7 @@ def test_ablation_reads_validation_levels_of_one_method():
     frame = stats.ablation(variants, n=50)
     assert list(frame["setting"]) == ["7", "9"]
     assert set(frame["split"]) == {"validation"}
-    expected = scores(variants["9"], "validation").matrix("gsf-reward")
+    expected = matrix(scores(variants["9"], "validation"), "gsf-reward")
     assert only(frame, setting="9")["value"] == pytest.approx(metrics.aggregate_iqm(expected))
     other = table_rows({("mine", "bc"): [[1]]}, step=variants["7"]["step"].max())
     with pytest.raises(UserError, match="share no game"):

@@ -12,7 +12,7 @@ from synthetic import evaluation_rows, table_rows
 def test_the_papers_table_is_whole():
     paper = tables.paper_table().pivot(index="game", columns="method", values="value")
     assert set(paper.index) == {*GAMES, "mean", "median"}
-    averages = {  # as the specification quotes them
+    averages = {  # over its 16 games
         "bc": (-0.058, -0.047),
         "deepmdp": (-0.575, -0.662),
         "vpn": (-0.455, -0.621),

@@ -60,12 +60,6 @@ class Scores:
         means: Array = self.returns[method][game].mean(axis=1)
         return means
 
-    def matrix(self, method: str) -> Array:
-        """[seeds, games] of normalised run means: what rliable calls scores."""
-        if len({self.seeds[method][game] for game in self.games}) > 1:
-            raise UserError(f"{method} lacks some seeds in some games: {' '.join(self.notes)}")
-        return np.stack([self.normalise(g, self.run_means(method, g)) for g in self.games], axis=1)
-
 
 def _score_range(game: str) -> tuple[float, float] | None:
     facts = known_facts(game)

@@ -192,17 +192,14 @@ def differences(replicates: Replicates, baseline: str = "cql") -> pd.DataFrame:
 def gap(seen: Replicates, unseen: Replicates) -> pd.DataFrame:
     """The generalization gap, seen minus unseen, of runs in both: per game, then each aggregate."""
     records = []
+    same_step = [g for g, step in seen.scores.steps.items() if step == unseen.scores.steps.get(g)]
     for method in seen.scores.returns:
         first, second = seen.scores.seeds[method], unseen.scores.seeds.get(method, {})
-        games = [g for g in first if first[g] == second.get(g) and _same_step(seen, unseen, g)]
+        games = [g for g in first if first[g] == second.get(g) and g in same_step]
         for record in _contrast(seen, method, unseen, method, games):
             records.append({"method": method, **record})
     split = f"{seen.scores.split} - {unseen.scores.split}"
     return _frame(records, seen.scores).assign(split=split)
-
-
-def _same_step(a: Replicates, b: Replicates, game: str) -> bool:
-    return a.scores.steps.get(game) == b.scores.steps.get(game)
 
 
 def _contrast(
