@@ -74,6 +74,10 @@ class ReportConfig:
 
 
 def report(config: ReportConfig) -> Path:
+    """Compares runs: report.html, and its tables and figures as files; returns the page's path.
+
+    report(ReportConfig((Path("results/laptop"),), out=Path("report")))
+    """
     stale = _require_report(config.out)
     found = Results(config.runs)
     rows, problems = gather(config.runs)
