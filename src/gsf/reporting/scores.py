@@ -4,6 +4,7 @@ Every trained run at the same step, on the same levels in the same order; what h
 for that is said in `notes`.
 """
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -38,32 +39,29 @@ class Scores:
         """Those with runs of all `games`, which can be aggregated."""
         return [m for m, by_game in self.returns.items() if set(self.games) <= set(by_game)]
 
+    @functools.cached_property
+    def ranges(self) -> dict[str, tuple[float, float]] | None:
+        """Least and most of every game; None if one has no range: then everything stays raw."""
+        games = {game for by_game in self.returns.values() for game in by_game}
+        facts = {game: known_facts(game) for game in games}
+        found = {g: x.score_range for g, x in facts.items() if x and x.score_range}
+        return found if len(found) == len(games) else None
+
     @property
     def unit(self) -> str:
-        """Imported datasets have no min-max range: then everything stays raw."""
-        games = {game for by_game in self.returns.values() for game in by_game}
-        known = all(_score_range(game) for game in games)
-        return "min-max score" if known else "return"
+        return "return" if self.ranges is None else "min-max score"
 
     def n_seeds(self, method: str, games: Iterable[str] | None = None) -> int:
         return min(len(self.seeds[method][g]) for g in (self.games if games is None else games))
 
     def normalise(self, game: str, x: Array) -> Array:
-        score_range = _score_range(game)
-        if self.unit == "return" or score_range is None:
-            return x
-        low, high = score_range
+        low, high = self.ranges[game] if self.ranges else (0.0, 1.0)
         return (x - low) / (high - low)
 
     def run_means(self, method: str, game: str) -> Array:
         """[seeds]: mean over levels. One run, one number."""
         means: Array = self.returns[method][game].mean(axis=1)
         return means
-
-
-def _score_range(game: str) -> tuple[float, float] | None:
-    facts = known_facts(game)
-    return facts.score_range if facts else None
 
 
 def scores(
