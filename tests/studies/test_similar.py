@@ -133,7 +133,7 @@ def test_values_of_a_fit_find_the_same_as_the_logged_return(config: SimilarConfi
             dataset, home / "many", cumulant="action", diagnose=False, allow_small_levels=True
         )
     )
-    with pytest.raises(UserError, match="15 components"):
+    with pytest.raises(UserError, match="4 components"):
         similar.similar(replace(config, gvf=many, out=home / "x"))
 
 

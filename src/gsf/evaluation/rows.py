@@ -17,6 +17,7 @@ from gsf.suites import known_facts
 KEYS = ["game", "method", "seed", "step", "split", "level", "mode"]
 COLUMNS = [*KEYS, "return", "length", "completed"]
 MODES: tuple[Mode, ...] = get_args(Mode)
+REFERENCES = ("random", "behaviour")  # not trained: no grid of seeds, no last step to reach
 IDENTITY = "agent"  # one column more: a digest of what played, so that rows are never mixed up
 
 

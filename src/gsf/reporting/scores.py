@@ -43,8 +43,8 @@ class Scores:
     def ranges(self) -> dict[str, tuple[float, float]] | None:
         """Least and most of every game; None if one has no range: then everything stays raw."""
         games = {game for by_game in self.returns.values() for game in by_game}
-        known = {game: facts.score_range for game in games if (facts := known_facts(game))}
-        found = {game: both for game, both in known.items() if both}
+        facts = {game: known_facts(game) for game in games}
+        found = {g: x.score_range for g, x in facts.items() if x and x.score_range}
         return found if len(found) == len(games) else None
 
     @property

@@ -39,7 +39,7 @@ def test_learning_is_drawn_against_minutes_between_random_and_published_returns(
     assert curve.get_xydata().tolist() == [[60.0, 5.0]]
     assert [line.get_ydata()[0] for line in dotted] == [
         GAMES["maze"].random,
-        GAMES["maze"].ppo_seen,
+        GAMES["maze"].published[0],
     ]
 
 

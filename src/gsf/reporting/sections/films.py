@@ -52,8 +52,9 @@ def films(
 ) -> Iterator[Part]:
     """The same few unseen levels for every method of a game."""
     played = rows[rows["split"] == "unseen"]
-    known = [game for game in runs if known_facts(game)]
-    levels = {g: sorted(set(played.loc[played["game"] == g, "level"])) for g in known}
+    levels = {
+        g: sorted(set(played.loc[played["game"] == g, "level"])) for g in runs if known_facts(g)
+    }
     levels = {game: own for game, own in levels.items() if own}
     if runs.keys() - levels.keys():
         without = ", ".join(sorted(runs.keys() - levels.keys()))

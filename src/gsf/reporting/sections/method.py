@@ -158,9 +158,9 @@ def draw_entropy(by_game: Mapping[str, Metrics]) -> Figure:
         rows = [row for row in metrics if "ppo/entropy" in row]
         ax.plot([row["step"] for row in rows], [row["ppo/entropy"] for row in rows], color=BLUE)
         if facts := known_facts(game):
-            most = math.log(len(facts.actions))
-            ax.axhline(most, color="black", linestyle=":", linewidth=1)
-            ax.set_ylim(0, most * 1.08)
+            uniform = math.log(len(facts.actions))
+            ax.axhline(uniform, color="black", linestyle=":", linewidth=1)
+            ax.set_ylim(0, uniform * 1.08)
         ax.set_title(game)
     for ax in left:
         ax.set_ylabel("entropy (nats)")
