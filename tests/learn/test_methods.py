@@ -286,7 +286,7 @@ def test_the_conformance_suite_finds_it(new_loss: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-p", "with_new_loss", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, str(suite), "-k", "shrink and not documented", "-rA"],
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
         capture_output=True,
         text=True,
         check=False,
