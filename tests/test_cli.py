@@ -207,7 +207,7 @@ def test_reports_need_no_torch_and_imported_data_no_procgen():
 
 
 # Their options stand beside networks.
-LOADS_TORCH = {"run", "collect", "train", "probe", "similar", "bench train", "bench cost"}
+LOADS_TORCH = {"run", "collect", "train", "check", "probe", "similar", "bench train", "bench cost"}
 
 
 @pytest.mark.parametrize("verb", ["", *cli.VERBS])

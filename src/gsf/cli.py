@@ -61,7 +61,10 @@ VERBS = {
     ),
     "similar": Verb("studies.similar", "similar", "SimilarConfig", "the paper's motivating figure"),
     "check": Verb(
-        "learn.check", "check", "CheckConfig", "your own loss or base -> does it keep its promises?"
+        "learn.check",
+        "check",
+        "CheckConfig",
+        "code of your own -> what is wrong with it",
     ),
     "data list": Verb("data.inspect", "list_data", "ListConfig", "the recordings that are shipped"),
     "data info": Verb("data.inspect", "info", "InfoConfig", "what a recording or dataset holds"),

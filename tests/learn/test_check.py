@@ -5,6 +5,10 @@ from pathlib import Path
 import pytest
 
 from gsf import cli
+from gsf.data.dataset import Dataset
+from gsf.gvf import cumulants
+from gsf.learn import check
+from gsf.nets import encoders
 
 LOSS = '''
 from dataclasses import dataclass
@@ -59,6 +63,29 @@ class Imitate(Base):
 '''
 
 
+ENCODER = """
+from torch import nn
+
+from gsf.nets.encoders import encoder
+
+
+@encoder()
+def shallow(shape):
+    return nn.Sequential(nn.Conv2d(shape[2], 16, 4, stride=4), nn.ReLU())
+"""
+
+CUMULANT = """
+import numpy as np
+
+from gsf.gvf.cumulants import cumulant
+
+
+@cumulant()
+def danger(chunk):
+    return chunk.reward + 0.1 * chunk.t
+"""
+
+
 def run(path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     try:
         code = cli.main(["check", f"{path}:{name}"])
@@ -68,7 +95,10 @@ def run(path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> tuple[int,
     return code, shown.out + shown.err
 
 
-@pytest.mark.parametrize(("text", "name"), [(LOSS, "Pull"), (BASE, "Imitate")])
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [(LOSS, "Pull"), (BASE, "Imitate"), (ENCODER, "shallow"), (CUMULANT, "danger")],
+)
 def test_what_is_right_keeps_every_promise(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, name: str
 ) -> None:
@@ -142,6 +172,46 @@ def test_what_a_base_does_wrong_is_said(
     code, shown = run(tmp_path / "own.py", "Imitate", capsys)
     assert code == 1, shown
     assert sentence in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "right", "wrong", "sentence"),
+    [
+        (ENCODER, "shallow", "nn.ReLU()", "nn.BatchNorm2d(16)", "no batch normalisation"),
+        (ENCODER, "shallow", "nn.ReLU()", "nn.Dropout(0.5)", "global stream"),
+        (CUMULANT, "danger", "chunk.t", "chunk.t.mean()", "transitions they are asked with"),
+        (CUMULANT, "danger", "chunk.t", "np.random.rand()", "a second call gives other values"),
+        (CUMULANT, "danger", "chunk.t", "np.nan", "NaN or infinite at transition 0"),
+        (CUMULANT, "danger", "chunk.reward + 0.1 * chunk.t", "0 * chunk.t", "every label is"),
+    ],
+)
+def test_what_an_encoder_or_a_cumulant_does_wrong_is_said(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    name: str,
+    right: str,
+    wrong: str,
+    sentence: str,
+) -> None:
+    assert right in text
+    (tmp_path / "own.py").write_text(text.replace(right, wrong))
+    code, shown = run(tmp_path / "own.py", name, capsys)
+    assert code == 1, shown
+    assert sentence in shown
+
+
+@pytest.mark.parametrize("name", encoders.names())
+def test_every_encoder_keeps_its_promises(dataset: Dataset, name: str) -> None:
+    big = name == "nature"  # which takes no images as small as these
+    for promise in () if big else check.OF_ENCODERS:
+        promise(check.of_encoder(name, dataset))
+
+
+@pytest.mark.parametrize("name", cumulants.names())
+def test_every_cumulant_keeps_its_promises(dataset: Dataset, name: str) -> None:
+    for promise in check.OF_CUMULANTS:
+        promise(check.of_cumulant(name, dataset))
 
 
 def test_what_is_neither_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -150,7 +150,7 @@ def test_a_name_is_a_base_a_loss_and_a_cumulant(
     [
         ("gfs-reward", r"unknown method 'gfs-reward'; did you mean gsf-reward\? There are bc, cql"),
         ("dqn", "unknown method 'dqn'; .*gsf-<cumulant>"),
-        ("gsf", "'gsf' needs labels: say of which cumulant, as in gsf-reward"),
+        ("gsf", "'gsf' needs labels: say of which cumulant, as in gsf-action"),
         ("gsf-", "needs labels"),
         ("cql-reward", "cql is a base and takes no cumulant"),
         ("curl-reward", "curl needs no labels, so it takes no cumulant"),
@@ -286,7 +286,7 @@ def test_the_conformance_suite_finds_it(new_loss: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-p", "with_new_loss", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, str(suite), "-k", "shrink and not documented", "-rA"],
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
         capture_output=True,
         text=True,
         check=False,

@@ -20,6 +20,56 @@ SMALL = (
 )
 
 
+OWN = """
+from dataclasses import dataclass
+
+from gsf.equations import bc_loss
+from gsf.gvf.cumulants import cumulant
+from gsf.learn.bases import Base
+from gsf.learn.losses import AuxiliaryLoss
+from gsf.nets.heads import head
+
+
+class Imitate(Base):
+    name = "imitate"
+
+    @dataclass(frozen=True)
+    class Config:
+        weight: float = 1.0
+
+    def __init__(self, config, spec):
+        super().__init__(config, spec)
+        self.config, self.pi = config, head(spec.z_dim, spec.n_actions, spec.head)
+
+    def forward(self, z, context):
+        loss, info = bc_loss(self.pi(z), context.batch.action)
+        return self.config.weight * loss, info
+
+    def scores(self, z):
+        return self.pi(z)
+
+
+class Pull(AuxiliaryLoss):
+    name = "pull"
+
+    @dataclass(frozen=True)
+    class Config:
+        power: float = 2.0
+
+    def __init__(self, config, spec):
+        super().__init__(config, spec)
+        self.config = config
+
+    def forward(self, context):
+        return context.z.abs().pow(self.config.power).mean(), {}
+
+
+@cumulant()
+def danger(chunk):
+    return chunk.terminated + 0.01 * (chunk.t % 7)
+"""
+
+
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     """Every method once, on a game whose episodes are short."""
@@ -65,6 +115,43 @@ def test_the_same_command_again_does_nothing_and_says_the_same(swept, capsys):
     shown = capsys.readouterr().out
     assert "unseen levels" in shown
     assert all(method in shown for method in all_methods())
+
+
+def test_code_of_ones_own_is_swept_like_any_other(swept, tmp_path, monkeypatch, capsys):
+    config, _ = swept
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(OWN)
+    own = RunConfig(
+        out=tmp_path / "out",
+        preset="smoke",
+        methods=("bc", "mine.py:Imitate", "mine.py:Pull", "gsf-mine.py:danger"),
+        recordings=config.recordings,
+        set=(
+            *SMALL,
+            "materialise.transitions=3000",
+            "train.on=mine.py:Imitate",
+            "pull.power=3",
+            "imitate.weight=2",
+        ),
+        workers=2,
+        report=False,
+    )
+    run(own)
+    shown = capsys.readouterr().out
+    for method in ("bc", "imitate", "pull", "gsf-danger"):
+        manifest = json.loads(
+            (tmp_path / f"out/starpilot/{method}/seed0/manifest.json").read_text()
+        )
+        assert manifest["method"] == method
+        assert manifest["config"]["base"] == ({} if method == "bc" else {"weight": 2.0})
+        assert ("base" in manifest["inputs"]) == (method != "bc")
+        assert method in shown
+    assert manifest["config"]["loss"]["tau"] == 0.25
+    assert (tmp_path / "out/starpilot/labels-danger-mc").is_dir()
+    with pytest.raises(UserError, match="pull has no option strength, but power"):
+        RunConfig(methods=own.methods, set=("pull.strength=1",))
+    with pytest.raises(UserError, match=r"choose an owner among .*cql.*gsf.*train"):
+        RunConfig(set=("pull.power=1",))
 
 
 def test_a_failed_run_is_named_and_the_others_go_on(swept, tmp_path, capsys):

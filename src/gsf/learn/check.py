@@ -1,7 +1,7 @@
-"""`gsf check file.py:Name`: whether somebody's own loss or base keeps what gsf relies on.
+"""`gsf check file.py:Name`: whether somebody's own code keeps what gsf relies on.
 
-In: a name. Out: a sentence for each promise, kept or broken. Everything is tried on a small made-up
-dataset; gsf's own losses and bases are tested by the same functions.
+In: the name of a loss, a base, an encoder or a cumulant. Out: a sentence for each promise, kept or
+broken. Everything is tried on a small made-up dataset; gsf's own are tested by the same functions.
 """
 
 import contextlib
@@ -22,9 +22,12 @@ from gsf.core.errors import UserError
 from gsf.core.files import load_checkpoint, save_checkpoint
 from gsf.core.logs import console
 from gsf.data.dataset import Dataset
+from gsf.gvf import cumulants
+from gsf.gvf.cumulants import Chunk
 from gsf.learn import bases, corridor, losses, methods
 from gsf.learn.context import Context, Info
 from gsf.learn.learner import AgentConfig, Learner
+from gsf.nets import encoders
 
 STEPS, BATCH = 50, 16
 LEARNT = 0.02  # of itself: how much a loss has to fall in so many steps
@@ -32,7 +35,7 @@ LEARNT = 0.02  # of itself: how much a loss has to fall in so many steps
 
 @dataclass(frozen=True)
 class CheckConfig:
-    """Check your own auxiliary loss or base: what gsf expects of it, promise by promise."""
+    """Check a loss, a base, an encoder or a cumulant of your own, promise by promise."""
 
     name: tyro.conf.Positional[str]
     """file.py:Name, or the name of one that gsf has."""
@@ -44,16 +47,18 @@ class BrokenError(Exception):
 
 @dataclass(frozen=True)
 class Subject:
-    """A loss or a base, and what it is tried on."""
+    """What is checked, and what it is tried with."""
 
-    kind: type[Any]
-    method: str
+    kind: Any
+    spec: str
     dataset: Dataset
+    method: str = "bc"
+    encoder: str = "impala_small"
     labels: Path | None = None
     options: Mapping[str, Any] = field(default_factory=dict)  # while it learns
 
     def learner(self, seed: int = 0, **options: Any) -> Learner:
-        config = AgentConfig(method=self.method, encoder="impala_small", **options)
+        config = AgentConfig(method=self.method, encoder=self.encoder, **options)
         return Learner(config, self.dataset, np.random.default_rng(seed), self.labels)
 
     def part(self, learner: Learner) -> nn.Module:
@@ -224,51 +229,114 @@ def says_what_to_tune(subject: Subject) -> None:
     _require(sizes[0] >= 2, "the first option needs two values, to be tried with a loss's")
 
 
+def sees_each_image_by_itself(subject: Subject) -> None:
+    """An image's z is the same alone and among others, finite, and trains every weight."""
+    encoder = subject.learner().encoder
+    obs = subject.dataset.observations(np.arange(8))
+    z = encoder(obs)
+    _require(bool(z.isfinite().all()), "z is not finite")
+    near = torch.allclose(encoder(obs[:1])[0], z[0], atol=1e-5)
+    _require(near, "z depends on the other images of the batch: no batch normalisation")
+    z.square().sum().backward()
+    still = [name for name, p in encoder.named_parameters() if p.grad is None]
+    _require(not still, f"no gradient reaches {', '.join(still)}")
+
+
+def values_every_transition(subject: Subject) -> None:
+    """It gives every transition a finite number, or as many as every other."""
+    cumulants.evaluate(subject.kind, subject.dataset, np.arange(len(subject.dataset)))
+
+
+def values_each_transition_by_itself(subject: Subject) -> None:
+    """A transition's value is the same, again and again, alone and among others."""
+    rows = np.arange(20)
+    among, again, alone = (
+        np.concatenate([np.asarray(subject.kind(Chunk(subject.dataset, x)), float) for x in parts])
+        for parts in ([rows], [rows], np.split(rows, 20))
+    )
+    _require(np.array_equal(among, again), "a second call gives other values")
+    _require(
+        np.allclose(among, alone, 1e-3, 1e-4),
+        "values depend on the transitions they are asked with",
+    )
+
+
+def can_be_ranked(subject: Subject) -> None:
+    """A GVF of it can be fitted, ranked and binned into labels."""
+    with tempfile.TemporaryDirectory(prefix="gsf-check-") as directory, _silence():
+        labels = corridor.write_labels(Path(directory) / "labels", subject.dataset, subject.spec)
+        known = np.load(labels / "label.npy") >= 0
+    _require(bool(known.any()), "no level has two different values: every label is unknown")
+
+
 Promise = Callable[[Subject], None]
-OF_BOTH: tuple[Promise, ...] = (
-    describes_itself,
+_LEARNS: tuple[Promise, ...] = (
     is_a_finite_scalar,
     trains_the_encoder_and_no_target,
     same_seed_same_value,
     falls_as_it_is_learnt,
     goes_on_from_what_was_saved,
 )
-OF_LOSSES: tuple[Promise, ...] = (*OF_BOTH, says_what_it_needs)
+OF_LOSSES: tuple[Promise, ...] = (describes_itself, *_LEARNS, says_what_it_needs)
 OF_BASES: tuple[Promise, ...] = (
-    *OF_BOTH,
+    describes_itself,
+    *_LEARNS,
     scores_every_action,
     learns_from_the_z_it_is_given,
     carries_an_auxiliary_loss,
     says_what_to_tune,
 )
+OF_ENCODERS: tuple[Promise, ...] = (sees_each_image_by_itself, *_LEARNS)  # behaviour cloning on it
+OF_CUMULANTS: tuple[Promise, ...] = (
+    values_every_transition,
+    values_each_transition_by_itself,
+    can_be_ranked,
+)
 
 
-def of_loss(name: str, dataset: Dataset, labels: Path) -> Subject:
-    kind = losses.find(name).value
+def of_loss(spec: str, dataset: Dataset, labels: Path) -> Subject:
+    kind = losses.find(spec).value
     alone = {"on": "bc", "stop_gradient": True}  # the loss alone trains the encoder
     if "labels" in kind.needs:
-        return Subject(kind, f"{name}-reward", dataset, labels, alone)
-    return Subject(kind, name, dataset, options=alone)
+        return Subject(kind, spec, dataset, f"{spec}-reward", labels=labels, options=alone)
+    return Subject(kind, spec, dataset, spec, options=alone)
 
 
-def of_base(name: str, dataset: Dataset) -> Subject:
-    return Subject(bases.find(name).value, name, dataset)
+def of_base(spec: str, dataset: Dataset) -> Subject:
+    return Subject(bases.find(spec).value, spec, dataset, spec)
+
+
+def of_encoder(spec: str, dataset: Dataset) -> Subject:
+    return Subject(encoders.find(spec).value, spec, dataset, encoder=spec)
+
+
+def of_cumulant(spec: str, dataset: Dataset) -> Subject:
+    return Subject(cumulants.find(spec).value, spec, dataset)
+
+
+def _subject(spec: str, home: Path) -> tuple[Subject, tuple[Promise, ...]]:
+    """What the user calls `spec`, of whichever kind it is, and what it promises."""
+    with _silence():
+        dataset = corridor.write_dataset(home / "dataset")
+        labels = corridor.write_labels(home / "labels", dataset)
+    if bases.owns(spec):
+        return of_base(spec, dataset), OF_BASES
+    if encoders.owns(spec):
+        return of_encoder(spec, dataset), OF_ENCODERS
+    if cumulants.owns(spec):
+        return of_cumulant(spec, dataset), OF_CUMULANTS
+    if losses.owns(spec):
+        return of_loss(spec, dataset, labels), OF_LOSSES
+    methods.find(spec)  # says what is wrong with it
+    raise UserError(f"{spec} is a method; name its loss or its base alone.")
 
 
 def check(config: CheckConfig) -> None:
     """Prints a sentence for each promise; exit code 1 if one is broken."""
-    is_base = bases.REGISTRY.owns(config.name)
-    if not is_base and not losses.REGISTRY.owns(config.name):
-        methods.find(config.name)  # says what is wrong with it
-        raise UserError(f"{config.name} is a method; name its loss or its base alone.")
     broken = 0
     with tempfile.TemporaryDirectory(prefix="gsf-check-") as directory:
-        with _silence():
-            dataset = corridor.write_dataset(Path(directory) / "dataset")
-            labels = corridor.write_labels(Path(directory) / "labels", dataset)
-        make = of_base if is_base else lambda name, data: of_loss(name, data, labels)
-        subject = make(config.name, dataset)
-        for promise in OF_BASES if is_base else OF_LOSSES:
+        subject, promises = _subject(config.name, Path(directory))
+        for promise in promises:
             why = _attempt(promise, subject)
             broken += why is not None
             print(f"{'kept  ' if why is None else 'BROKEN'}  {promise.__doc__}")

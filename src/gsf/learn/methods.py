@@ -6,13 +6,12 @@ gsf-reward                   a loss on labels of a cumulant
 gsf-mine.py:danger           gsf on a cumulant of one's own; in tables `gsf-danger`
 """
 
-import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gsf.core.errors import UserError
+from gsf.core.errors import UserError, did_you_mean
 from gsf.core.registry import Found
 from gsf.gvf import cumulants
 from gsf.learn import bases, losses
@@ -54,7 +53,7 @@ def find(spec: str, on: str | None = None) -> Method:
     The cumulant is only named: whoever has its labels needs no code of it.
     """
     thing, cumulant = _split(spec)
-    if bases.REGISTRY.owns(thing):
+    if bases.owns(thing):
         if cumulant is not None:
             raise UserError(f"method {spec!r}: {thing} is a base and takes no cumulant.")
         if on not in (None, thing):
@@ -77,7 +76,7 @@ def find_all(specs: Sequence[str], on: str | None = None) -> list[Method]:
     """Methods to compare, cumulants too; `all` for every one. Two of one name are refused."""
     found: dict[str, Method] = {}
     for spec in all_methods() if tuple(specs) == ("all",) else specs:
-        method = find(spec, None if bases.REGISTRY.owns(_split(spec)[0]) else on)
+        method = find(spec, None if bases.owns(_split(spec)[0]) else on)
         if method.cumulant is not None:
             cumulants.find(method.cumulant)
         known = found.setdefault(method.name, method)
@@ -94,11 +93,9 @@ def _split(spec: str) -> tuple[str, str | None]:
             return name, spec[len(name) + 1 :] if spec != name else None
     if match := _FILE.fullmatch(spec):
         return match["thing"], match["cumulant"]
-    close = difflib.get_close_matches(spec, [*all_methods(), *known], n=1)
-    meant = f"did you mean {close[0]}? " if close else ""
     raise UserError(
-        f"unknown method {spec!r}; {meant}There are {', '.join(method_names())}, or your own as "
-        "file.py:Name."
+        f"unknown method {spec!r}; {did_you_mean(spec, [*all_methods(), *known])}There are "
+        f"{', '.join(method_names())}, or your own as file.py:Name."
     )
 
 

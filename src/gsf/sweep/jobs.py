@@ -32,8 +32,7 @@ class Job:
         return f"{self.game} {self.out.parent.name} {self.out.name}"
 
     def _find(self) -> Method:
-        [method] = replace(self.config, methods=(self.method,)).find_methods()
-        return method
+        return next(x for x in self.config.find_methods() if x.spec == self.method)
 
     def __call__(self) -> str | None:
         """Trains and evaluates; returns what went wrong, if it is the run's own fault."""

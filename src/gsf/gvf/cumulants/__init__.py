@@ -102,6 +102,7 @@ def cumulant(
 
 _registry: Registry[Cumulant] = Registry("cumulant", __name__, lambda x: isinstance(x, Cumulant))
 names, find = _registry.names, _registry.find
+owns = _registry.owns
 
 
 def evaluate(

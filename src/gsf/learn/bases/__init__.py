@@ -47,5 +47,6 @@ def _is_base(value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, Base) and value is not Base
 
 
-REGISTRY: Registry[type[Base]] = Registry("base", __name__, _is_base)
-find, find_again, names = REGISTRY.find, REGISTRY.find_again, REGISTRY.names
+_registry: Registry[type[Base]] = Registry("base", __name__, _is_base)
+find, find_again, names = _registry.find, _registry.find_again, _registry.names
+owns = _registry.owns

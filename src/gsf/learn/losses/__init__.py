@@ -62,5 +62,6 @@ def _is_loss(value: Any) -> bool:
     )
 
 
-REGISTRY: Registry[type[AuxiliaryLoss]] = Registry("auxiliary loss", __name__, _is_loss)
-find, names = REGISTRY.find, REGISTRY.names
+_registry: Registry[type[AuxiliaryLoss]] = Registry("auxiliary loss", __name__, _is_loss)
+find, names = _registry.find, _registry.names
+owns = _registry.owns

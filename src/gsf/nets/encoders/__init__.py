@@ -62,6 +62,7 @@ _registry: Registry[Architecture] = Registry(
     "encoder", __name__, lambda value: isinstance(value, Architecture)
 )
 names, find, find_again = _registry.names, _registry.find, _registry.find_again
+owns = _registry.owns
 
 
 class ConvTrunk(nn.Module):
