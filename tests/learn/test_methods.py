@@ -150,7 +150,7 @@ def test_a_name_is_a_base_a_loss_and_a_cumulant(
     [
         ("gfs-reward", r"unknown method 'gfs-reward'; did you mean gsf-reward\? There are bc, cql"),
         ("dqn", "unknown method 'dqn'; .*gsf-<cumulant>"),
-        ("gsf", "'gsf' needs labels: say of which cumulant, as in gsf-reward"),
+        ("gsf", "'gsf' needs labels: say of which cumulant, as in gsf-action"),
         ("gsf-", "needs labels"),
         ("cql-reward", "cql is a base and takes no cumulant"),
         ("curl-reward", "curl needs no labels, so it takes no cumulant"),

@@ -18,7 +18,7 @@ from gsf.learn.learner import AgentConfig
 from gsf.learn.methods import Method
 from gsf.sweep.jobs import run_jobs
 from gsf.sweep.plan import Chosen, Plan
-from gsf.sweep.settings import RunConfig
+from gsf.sweep.options import RunConfig
 
 SEED = 1_000
 
