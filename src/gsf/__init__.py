@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from gsf.reporting.report import ReportConfig as ReportConfig
     from gsf.reporting.report import report as report
     from gsf.suites import make_env as make_env
-    from gsf.sweep.run import run as run
     from gsf.sweep.options import RunConfig as RunConfig
+    from gsf.sweep.run import run as run
 
 _HOMES = {
     "behaviour.collect": ("CollectConfig", "collect"),
