@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from gsf.reporting.report import ReportConfig as ReportConfig
     from gsf.reporting.report import report as report
     from gsf.suites import make_env as make_env
+    from gsf.sweep.options import RunConfig as RunConfig
     from gsf.sweep.run import run as run
-    from gsf.sweep.settings import RunConfig as RunConfig
 
 _HOMES = {
     "behaviour.collect": ("CollectConfig", "collect"),
@@ -61,7 +61,7 @@ _HOMES = {
     "reporting.report": ("ReportConfig", "report"),
     "suites": ("make_env",),
     "sweep.run": ("run",),
-    "sweep.settings": ("RunConfig",),
+    "sweep.options": ("RunConfig",),
 }
 _home = {name: f"gsf.{module}" for module, names in _HOMES.items() for name in names}
 __all__ = sorted(_home)

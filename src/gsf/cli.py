@@ -5,6 +5,7 @@ Bad input ends in one sentence and exit code 2, an interrupt in 130; only bugs s
 
 import dataclasses
 import importlib
+import importlib.util
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -118,13 +119,19 @@ def _dispatch(argv: list[str]) -> int:
         registry.allow([Path(code)])
         rest, code = _take_option(rest, "--code", "a Python file")
     verb = VERBS[name]
-    config = _parse(name, _named(verb.options or verb.module, verb.config), rest)
-    _named(verb.module, verb.function)(config)
+    config = _parse(name, config_of(verb), rest)
+    getattr(importlib.import_module(f"gsf.{verb.module}"), verb.function)(config)
     return 0
 
 
-def _named(module: str, name: str) -> Any:
-    return getattr(importlib.import_module(f"gsf.{module}"), name)
+def config_of(verb: Verb) -> Any:
+    """In its room's options.py where the function's module needs torch, so that help is fast."""
+    beside = f"gsf.{verb.module.partition('.')[0]}.options"
+    if importlib.util.find_spec(beside):
+        found = getattr(importlib.import_module(beside), verb.config, None)
+        if found is not None:
+            return found
+    return getattr(importlib.import_module(f"gsf.{verb.module}"), verb.config)
 
 
 def _parse(name: str, config: Any, argv: list[str]) -> Any:

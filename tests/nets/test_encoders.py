@@ -199,7 +199,7 @@ def test_what_an_encoder_cannot_do_is_a_sentence(own: Path) -> None:
     with pytest.raises(UserError, match="encoder flat fails on images 3x3x1: "):
         Encoder((3, 3, 1), f"{own}:flat")
     own.write_text(OWN.replace("flat", "nature"))
-    with pytest.raises(UserError, match="'nature' is a encoder of gsf; give yours another name"):
+    with pytest.raises(UserError, match="'nature' is an encoder of gsf; give yours another name"):
         encoders.find(f"{own}:nature")
     own.write_text("raise SystemExit(0)")
     with pytest.raises(UserError, match="could not be run"):
@@ -223,7 +223,7 @@ def test_a_users_encoder_trains_and_its_code_is_an_input(
 
     monkeypatch.setattr(registry, "_named", {})  # another process, which has not named the file
     for load in (load_agent, td.load_learner):
-        with pytest.raises(UserError, match="if you trust it, name the file again"):
+        with pytest.raises(UserError, match="if you trust it, name the file"):
             load(fitted.out if load is td.load_learner else run)
     moved = own.rename(tmp_path / "moved.py")
     registry.allow([moved])

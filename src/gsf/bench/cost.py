@@ -31,7 +31,7 @@ from gsf.learn import methods
 from gsf.learn.learner import AgentConfig
 from gsf.nets.encoders import Encoder
 from gsf.suites import facts_of, find_game
-from gsf.sweep.settings import RunConfig
+from gsf.sweep.options import RunConfig
 
 GAME = "coinrun"  # networks and data are of the same size in all of its suite
 COUNTED = 32  # transitions per pass that is counted

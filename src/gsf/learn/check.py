@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import tyro
 from torch import Tensor, nn
 
 from gsf.core.errors import UserError
@@ -26,19 +25,13 @@ from gsf.gvf import cumulants
 from gsf.gvf.cumulants import Chunk
 from gsf.learn import bases, corridor, losses, methods
 from gsf.learn.context import Context, Info
-from gsf.learn.learner import AgentConfig, Learner
+from gsf.learn.learner import Learner
+from gsf.learn.options import AgentConfig
+from gsf.learn.options import CheckConfig as CheckConfig
 from gsf.nets import encoders
 
 STEPS, BATCH = 50, 16
 LEARNT = 0.02  # of itself: how much a loss has to fall in so many steps
-
-
-@dataclass(frozen=True)
-class CheckConfig:
-    """Check a loss, a base, an encoder or a cumulant of your own, promise by promise."""
-
-    name: tyro.conf.Positional[str]
-    """file.py:Name, or the name of one that gsf has."""
 
 
 class BrokenError(Exception):

@@ -6,120 +6,24 @@ are learnt from.
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gsf.core.errors import UserError
-from gsf.core.options import from_json, require_positive
 from gsf.data.dataset import Batch, Dataset
 from gsf.equations import gvf_return
 from gsf.gvf.labels import load_labels
-from gsf.learn import methods
 from gsf.learn.context import Context, Info, Spec
 from gsf.learn.losses import AuxiliaryLoss
-from gsf.learn.methods import Method
-from gsf.nets import encoders
+from gsf.learn.options import AgentConfig as AgentConfig
 from gsf.nets.augment import random_crop
 from gsf.nets.encoders import Encoder
-from gsf.nets.heads import HeadKind
 from gsf.nets.runtime import frozen_copy, seeded, update_target
 
 REWARD_GAMMA = 0.99  # of the return whose spread is the unit of reward: one number per dataset
-
-
-@dataclass(frozen=True, kw_only=True)
-class AgentConfig:
-    """What is learnt, whatever the data."""
-
-    method: str = "cql"
-    """A base (bc, cql, ...) or an auxiliary loss on one: curl, gsf-reward (gsf-<cumulant>), ...;
-    your own as file.py:Name."""
-    on: str | None = None
-    """The base that an auxiliary loss is added to. Default: cql."""
-    encoder: str = "impala"
-    """impala (the paper's), impala_small (about 4x faster on a CPU), nature, or your own as
-    file.py:name (docs/extending.md)."""
-    head: HeadKind = "mlp"
-    """The base's heads: layers of 256-256-|A| on z, or linear as in the paper's text."""
-    gamma: float = 0.99
-    """Discount."""
-    lr: float = 3e-4
-    """Adam's learning rate."""
-    target_rate: float = 0.005
-    """Each step the target networks move by this share towards the online ones."""
-    stop_gradient: bool = False
-    """The base does not train the encoder; the auxiliary loss alone does."""
-    crop: int = 2
-    """Random crop after padding by so many pixels; 0: none."""
-    update: Literal["joint", "alternating"] = "joint"
-    """One step on the weighted sum of losses, or two steps with an Adam each (Algorithm 2)."""
-    aux_weight: float = 1.0
-    """joint: weight of the auxiliary loss."""
-    aux_lr: float | None = None
-    """alternating: the auxiliary loss's learning rate. Default: lr."""
-    released: bool = False
-    """The setting of the authors' research code for this method (see docs/methods.md)."""
-    base: Any = None
-    """Options of the base."""
-    loss: Any = None
-    """Options of the auxiliary loss."""
-
-    def find_method(self) -> Method:
-        return methods.find(self.method, self.on)
-
-    def resolved(self) -> Self:
-        """With every default that depends on another option filled in, and checked."""
-        encoders.find(self.encoder)
-        method, stop = self.find_method(), self.stop_gradient
-        base = _options(self.base, method.base.value.Config, f"base {method.base.name}", "base.")
-        loss = None
-        if method.loss is not None:
-            name = f"auxiliary loss {method.loss.name}"
-            loss = _options(self.loss, method.loss.value.Config, name, "loss.")
-        elif self.loss:
-            raise UserError(f"method {self.method} has no auxiliary loss to take options.")
-        if self.released and method.loss is None:
-            base = _replace_defaults(base, method.base.value.released)
-        elif self.released and method.loss is not None:
-            released = method.loss.value.released
-            of_base = released.base.get(method.base.name, method.base.value.released_with_loss)
-            stop = stop or released.stop_gradient
-            base, loss = _replace_defaults(base, of_base), _replace_defaults(loss, released.config)
-        config = dataclasses.replace(
-            self,
-            on=method.base.spec,
-            stop_gradient=stop,
-            aux_lr=self.lr if self.aux_lr is None else self.aux_lr,
-            base=base,
-            loss=loss,
-        )
-        require_positive(config, "lr", "aux_lr", "target_rate", "gamma")
-        if config.gamma > 1 or config.target_rate > 1:
-            raise UserError("--gamma and --target-rate must be at most 1.")
-        if min(config.aux_weight, config.crop) < 0:
-            raise UserError("--aux-weight and --crop must not be negative.")
-        if stop and method.loss is None:
-            raise UserError("--stop-gradient needs an auxiliary loss to train the encoder.")
-        return config
-
-
-def _options(given: Any, expected: type[Any], owner: str, where: str) -> Any:
-    if isinstance(given, Mapping):
-        return from_json(expected, given, where)
-    if given is not None and not isinstance(given, expected):
-        raise UserError(f"the {owner} takes options of its own, not {given!r}.")
-    return expected() if given is None else given
-
-
-def _replace_defaults(options: Any, values: Mapping[str, Any]) -> Any:
-    """The values, except where an option already differs from its default: someone chose it."""
-    kept = {f.name for f in dataclasses.fields(options) if getattr(options, f.name) == f.default}
-    return dataclasses.replace(options, **{k: v for k, v in values.items() if k in kept})
 
 
 def reward_scale(dataset: Dataset) -> float:

@@ -6,88 +6,27 @@ go on exactly), checkpoints/step_<N>.pt (kept networks) and DONE. The same comma
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Self
 
 import numpy as np
-import tyro
 
 from gsf.core.errors import UserError
 from gsf.core.files import locked, save_checkpoint
 from gsf.core.logs import Metrics, console, progress
-from gsf.core.options import Extendable, Incidental, Input, require_positive, require_seed
 from gsf.core.stage import Identity, read_manifest
 from gsf.data.dataset import Dataset
 from gsf.gvf.labels import load_labels
-from gsf.learn import methods
 from gsf.learn.agent import load_run_checkpoint
-from gsf.learn.learner import AgentConfig, Learner
+from gsf.learn.learner import Learner
+from gsf.learn.options import TrainConfig as TrainConfig
 from gsf.nets import encoders
 from gsf.nets.runtime import keep_freed_memory, pick_device
 
 DIVERGED = 1e6  # a loss beyond this never came back
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainConfig(AgentConfig):
-    """Train an agent offline: a base such as BC or CQL, alone or with an auxiliary loss."""
-
-    dataset: Input[tyro.conf.Positional[Path]]
-    """A dataset directory (`gsf materialise` or `gsf data import` make one)."""
-    out: Incidental[Path]
-    """Run directory to make; the same command goes on where it was stopped."""
-    labels: Input[Path | None] = None
-    """A labels directory (`gsf label` makes one), for gsf-<cumulant>."""
-    seed: int = 0
-    """Of weights, batches and crops."""
-    grad_steps: Extendable[int] = 5_000
-    """Gradient steps (paper: 1M). With more of them, a finished run goes on to exactly the weights
-    it would have had."""
-    batch: int = 256
-    """Transitions per step (paper: 1024)."""
-    n_levels: int | None = None
-    """Draw each batch from so many levels; by default from all, unless the loss asks for few."""
-    keep: int = 1
-    """Networks kept, evenly over training, the last step always: for learning curves. A run that
-    goes on for longer keeps those it had, too."""
-    checkpoint_every: Incidental[int] = 500
-    """Steps between checkpoints: what an interruption can lose."""
-    log_every: Incidental[int] = 50
-    """Steps between rows of metrics, which are means over these steps."""
-    device: Incidental[Literal["auto", "cpu", "cuda"]] = "auto"
-    """Where networks run; auto: a GPU if there is one."""
-
-    @classmethod
-    def for_command_line(cls, argv: list[str]) -> type[Self]:
-        """The same options with those of the chosen method: --base.x and --loss.x."""
-        given = dict(itertools.pairwise(argv))
-        given |= dict(word.split("=", 1) for word in argv if "=" in word)
-        method = methods.find(given.get("--method", cls.method), given.get("--on"))
-        types = {
-            "base": method.base.value.Config,
-            "loss": method.loss.value.Config if method.loss else type(None),
-        }
-        typed = dataclasses.make_dataclass(
-            cls.__name__,
-            [(name, kind, field(default_factory=kind)) for name, kind in types.items()],
-            bases=(cls,),
-            frozen=True,
-            kw_only=True,
-        )
-        typed.__doc__ = cls.__doc__
-        return typed
-
-    def resolved(self) -> Self:
-        require_positive(
-            self, "grad_steps", "batch", "n_levels", "keep", "checkpoint_every", "log_every"
-        )
-        require_seed(self.seed)
-        return super().resolved()
 
 
 def train(config: TrainConfig) -> Path:

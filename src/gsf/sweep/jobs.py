@@ -13,7 +13,7 @@ from gsf.gvf.fit import FitConfig, fit
 from gsf.gvf.label import label
 from gsf.learn.methods import Method
 from gsf.learn.train import train
-from gsf.sweep.settings import RunConfig
+from gsf.sweep.options import RunConfig
 from gsf.sweep.workers import run_all
 
 

@@ -10,7 +10,7 @@ from gsf.data.recording import Recording, list_shipped
 from gsf.learn.methods import Method
 from gsf.suites import all_suites, find_game, known_facts
 from gsf.sweep.jobs import Job
-from gsf.sweep.settings import RunConfig
+from gsf.sweep.options import RunConfig
 
 Chosen = Mapping[tuple[str, str], tuple[str, ...]]  # (game, method) -> --set words
 

@@ -15,8 +15,8 @@ from gsf.data.materialise import materialise
 from gsf.data.recording import Recording, find_policy, shipped_policies
 from gsf.evaluation.evaluate import evaluate
 from gsf.sweep.jobs import run_jobs
+from gsf.sweep.options import RunConfig
 from gsf.sweep.plan import Plan, resolve
-from gsf.sweep.settings import RunConfig as RunConfig
 from gsf.sweep.summary import print_summary
 from gsf.sweep.tune import tune
 

@@ -17,8 +17,8 @@ from gsf.evaluation.rows import MODES
 from gsf.learn.learner import AgentConfig
 from gsf.learn.methods import Method
 from gsf.sweep.jobs import run_jobs
+from gsf.sweep.options import RunConfig
 from gsf.sweep.plan import Chosen, Plan
-from gsf.sweep.settings import RunConfig
 
 SEED = 1_000
 

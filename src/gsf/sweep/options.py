@@ -1,20 +1,23 @@
-"""Options of `gsf run`, and what they come to in a stage: the preset, what is given, then --set."""
+"""Options of `gsf run`, and what they come to in a stage: the preset, what is given, then --set.
+
+Read without torch, so that help is fast.
+"""
 
 import json
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gsf.core.errors import UserError
 from gsf.core.options import from_json, require_positive, to_json
 from gsf.core.presets import Preset, preset_values
 from gsf.data.materialise import MaterialiseConfig
 from gsf.evaluation.evaluate import EvaluateConfig
-from gsf.gvf.fit import FitConfig
-from gsf.gvf.label import LabelConfig
-from gsf.learn import bases, losses, methods
-from gsf.learn.methods import Method
-from gsf.learn.train import TrainConfig
+from gsf.gvf.options import FitConfig, LabelConfig
+from gsf.learn.options import TrainConfig
+
+if TYPE_CHECKING:
+    from gsf.learn.methods import Method
 
 STAGES: dict[str, Any] = {
     "materialise": MaterialiseConfig,
@@ -57,14 +60,16 @@ class RunConfig:
         require_positive(self, "seeds", "tune", "workers")
         self._check_settings()
 
-    def find_methods(self) -> list[Method]:
+    def find_methods(self) -> "list[Method]":
+        from gsf.learn import methods
+
         chosen = dict(preset_values("train", self.preset))
         chosen |= {
             x: value for owner, x, value in map(_parse_setting, self.set) if owner == "train"
         }
         return methods.find_all(self.methods, chosen.get("on"))
 
-    def stage(self, name: str, method: Method | None = None, **given: Any) -> Any:
+    def stage(self, name: str, method: "Method | None" = None, **given: Any) -> Any:
         """A stage's options: its defaults, the preset's, those given, then --set."""
         chosen = to_json(STAGES[name](**{**preset_values(name, self.preset), **given}))
         parts = {} if method is None else {x.name: role for role, x in method.parts.items()}
@@ -79,6 +84,8 @@ class RunConfig:
         return from_json(STAGES[name], chosen)
 
     def _check_settings(self) -> None:
+        from gsf.learn import bases, losses
+
         known = {name: bases.find(name).value.Config for name in bases.names()}
         known |= {name: losses.find(name).value.Config for name in losses.names()}
         for method in self.find_methods():

@@ -1,0 +1,186 @@
+"""What `gsf train` and `gsf check` may be told; read without torch, so that help is fast."""
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import tyro
+
+from gsf.core.errors import UserError
+from gsf.core.options import (
+    Extendable,
+    Incidental,
+    Input,
+    from_json,
+    require_positive,
+    require_seed,
+)
+
+if TYPE_CHECKING:
+    from gsf.learn.methods import Method
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentConfig:
+    """What is learnt, whatever the data."""
+
+    method: str = "cql"
+    """A base (bc, cql, ...) or an auxiliary loss on one: curl, gsf-reward (gsf-<cumulant>), ...;
+    your own as file.py:Name."""
+    on: str | None = None
+    """The base that an auxiliary loss is added to. Default: cql."""
+    encoder: str = "impala"
+    """impala (the paper's), impala_small (about 4x faster on a CPU), nature, or your own as
+    file.py:name (docs/extending.md)."""
+    head: Literal["mlp", "linear"] = "mlp"
+    """The base's heads: layers of 256-256-|A| on z, or linear as in the paper's text."""
+    gamma: float = 0.99
+    """Discount."""
+    lr: float = 3e-4
+    """Adam's learning rate."""
+    target_rate: float = 0.005
+    """Each step the target networks move by this share towards the online ones."""
+    stop_gradient: bool = False
+    """The base does not train the encoder; the auxiliary loss alone does."""
+    crop: int = 2
+    """Random crop after padding by so many pixels; 0: none."""
+    update: Literal["joint", "alternating"] = "joint"
+    """One step on the weighted sum of losses, or two steps with an Adam each (Algorithm 2)."""
+    aux_weight: float = 1.0
+    """joint: weight of the auxiliary loss."""
+    aux_lr: float | None = None
+    """alternating: the auxiliary loss's learning rate. Default: lr."""
+    released: bool = False
+    """The setting of the authors' research code for this method (see docs/methods.md)."""
+    base: Any = None
+    """Options of the base, as --base.x: `gsf train --method NAME --help` lists them."""
+    loss: Any = None
+    """Options of the auxiliary loss, as --loss.x, listed there, too."""
+
+    def find_method(self) -> "Method":
+        from gsf.learn import methods
+
+        return methods.find(self.method, self.on)
+
+    def resolved(self) -> Self:
+        """With every default that depends on another option filled in, and checked."""
+        from gsf.nets import encoders
+
+        encoders.find(self.encoder)
+        method, stop = self.find_method(), self.stop_gradient
+        base = _options(self.base, method.base.value.Config, f"base {method.base.name}", "base.")
+        loss = None
+        if method.loss is not None:
+            name = f"auxiliary loss {method.loss.name}"
+            loss = _options(self.loss, method.loss.value.Config, name, "loss.")
+        elif self.loss:
+            raise UserError(f"method {self.method} has no auxiliary loss to take options.")
+        if self.released and method.loss is None:
+            base = _replace_defaults(base, method.base.value.released)
+        elif self.released and method.loss is not None:
+            released = method.loss.value.released
+            of_base = released.base.get(method.base.name, method.base.value.released_with_loss)
+            stop = stop or released.stop_gradient
+            base, loss = _replace_defaults(base, of_base), _replace_defaults(loss, released.config)
+        config = dataclasses.replace(
+            self,
+            on=method.base.spec,
+            stop_gradient=stop,
+            aux_lr=self.lr if self.aux_lr is None else self.aux_lr,
+            base=base,
+            loss=loss,
+        )
+        require_positive(config, "lr", "aux_lr", "target_rate", "gamma")
+        if config.gamma > 1 or config.target_rate > 1:
+            raise UserError("--gamma and --target-rate must be at most 1.")
+        if min(config.aux_weight, config.crop) < 0:
+            raise UserError("--aux-weight and --crop must not be negative.")
+        if stop and method.loss is None:
+            raise UserError("--stop-gradient needs an auxiliary loss to train the encoder.")
+        return config
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(AgentConfig):
+    """Train an agent offline: a base such as BC or CQL, alone or with an auxiliary loss."""
+
+    dataset: Input[tyro.conf.Positional[Path]]
+    """A dataset directory (`gsf materialise` or `gsf data import` make one)."""
+    out: Incidental[Path]
+    """Run directory to make; the same command goes on where it was stopped."""
+    labels: Input[Path | None] = None
+    """A labels directory (`gsf label` makes one), for gsf-<cumulant>."""
+    seed: int = 0
+    """Of weights, batches and crops."""
+    grad_steps: Extendable[int] = 5_000
+    """Gradient steps (paper: 1M). With more of them, a finished run goes on to exactly the weights
+    it would have had."""
+    batch: int = 256
+    """Transitions per step (paper: 1024)."""
+    n_levels: int | None = None
+    """Draw each batch from so many levels; by default from all, unless the loss asks for few."""
+    keep: int = 1
+    """Networks kept, evenly over training, the last step always: for learning curves. A run that
+    goes on for longer keeps those it had, too."""
+    checkpoint_every: Incidental[int] = 500
+    """Steps between checkpoints: what an interruption can lose."""
+    log_every: Incidental[int] = 50
+    """Steps between rows of metrics, which are means over these steps."""
+    device: Incidental[Literal["auto", "cpu", "cuda"]] = "auto"
+    """Where networks run; auto: a GPU if there is one."""
+
+    @classmethod
+    def for_command_line(cls, argv: list[str]) -> type[Self]:
+        """The same options with those of the chosen method: --base.x and --loss.x."""
+        given = dict(itertools.pairwise(argv))
+        given |= dict(word.split("=", 1) for word in argv if "=" in word)
+        if {"-h", "--help"} & {*argv} and not {"--method", "--on"} & {*given}:
+            return cls  # without the files of a method, which need torch
+        from gsf.learn import methods
+
+        method = methods.find(given.get("--method", cls.method), given.get("--on"))
+        types = {
+            "base": method.base.value.Config,
+            "loss": method.loss.value.Config if method.loss else type(None),
+        }
+        typed = dataclasses.make_dataclass(
+            cls.__name__,
+            [(name, kind, field(default_factory=kind)) for name, kind in types.items()],
+            bases=(cls,),
+            frozen=True,
+            kw_only=True,
+        )
+        typed.__doc__ = cls.__doc__
+        return typed
+
+    def resolved(self) -> Self:
+        require_positive(
+            self, "grad_steps", "batch", "n_levels", "keep", "checkpoint_every", "log_every"
+        )
+        require_seed(self.seed)
+        return super().resolved()
+
+
+def _options(given: Any, expected: type[Any], owner: str, where: str) -> Any:
+    if isinstance(given, Mapping):
+        return from_json(expected, given, where)
+    if given is not None and not isinstance(given, expected):
+        raise UserError(f"the {owner} takes options of its own, not {given!r}.")
+    return expected() if given is None else given
+
+
+def _replace_defaults(options: Any, values: Mapping[str, Any]) -> Any:
+    """The values, except where an option already differs from its default: someone chose it."""
+    kept = {f.name for f in dataclasses.fields(options) if getattr(options, f.name) == f.default}
+    return dataclasses.replace(options, **{k: v for k, v in values.items() if k in kept})
+
+
+@dataclass(frozen=True)
+class CheckConfig:
+    """Check your own auxiliary loss or base: what gsf expects of it, promise by promise."""
+
+    name: tyro.conf.Positional[str]
+    """file.py:Name, or the name of one that gsf has."""
