@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from gsf.data.recording import BLOCK, Recorder, Recording, play_blocks
+from gsf.data.recording import BLOCK, Recording
+from gsf.data.replay import Recorder, play_blocks
 from gsf.suites.procgen import make_env
 
 

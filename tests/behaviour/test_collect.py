@@ -19,7 +19,8 @@ from gsf.core.errors import UserError
 from gsf.core.files import load_checkpoint
 from gsf.core.logs import read_metrics
 from gsf.core.stage import read_manifest
-from gsf.data.recording import Recording, Replay
+from gsf.data.recording import Recording
+from gsf.data.replay import Replay
 from gsf.suites.procgen import make_env
 
 TINY = {

@@ -7,16 +7,8 @@ import pytest
 
 from gsf.behaviour.policy import load_policy
 from gsf.core.errors import UserError
-from gsf.data.recording import (
-    BLOCK,
-    SHIPPED,
-    Recorder,
-    Recording,
-    Replay,
-    concatenate,
-    list_shipped,
-    play_blocks,
-)
+from gsf.data.recording import BLOCK, SHIPPED, Recording, concatenate, list_shipped
+from gsf.data.replay import Recorder, Replay, play_blocks
 from gsf.suites.procgen import make_env
 from recordings import record
 

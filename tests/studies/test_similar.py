@@ -12,7 +12,8 @@ from gsf.behaviour.ppo import ActorCritic
 from gsf.core.errors import UserError
 from gsf.core.stage import read_manifest
 from gsf.data.materialise import MaterialiseConfig, materialise
-from gsf.data.recording import Recorder, Recording, play_blocks
+from gsf.data.recording import Recording
+from gsf.data.replay import Recorder, play_blocks
 from gsf.gvf.fit import FitConfig, fit
 from gsf.studies import similar
 from gsf.studies.replays import Plays

@@ -31,7 +31,8 @@ from gsf.core.logs import Metrics, console, progress
 from gsf.core.options import Extendable, Incidental, Input, require_positive, require_seed
 from gsf.core.stage import Identity
 from gsf.core.version import __version__
-from gsf.data.recording import Recorder, Recording, play_blocks
+from gsf.data.recording import Recording
+from gsf.data.replay import Recorder, play_blocks
 from gsf.equations import epsilon_schedule
 from gsf.nets import encoders
 from gsf.nets.runtime import keep_freed_memory

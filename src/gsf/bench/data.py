@@ -26,7 +26,8 @@ from gsf.core.errors import UserError
 from gsf.core.files import write_atomic
 from gsf.core.options import require_positive
 from gsf.data.materialise import MaterialiseConfig, materialise
-from gsf.data.recording import Recorder, Recording, play_blocks
+from gsf.data.recording import Recording
+from gsf.data.replay import Recorder, play_blocks
 from gsf.suites import facts_of, find_game, make_env
 
 N_ENVS = 64

@@ -1,7 +1,6 @@
-"""What every stage's directory shares: atomic writes, manifests, checkpoints, metrics, progress.
+"""Files that are whole or not there: written aside and renamed, locked, identified by digests.
 
-A stage writes its results aside and renames them into place, so a directory that carries a
-manifest is complete. `UserError` is the one kind of error a user is meant to see: one sentence.
+Checkpoints hold tensors, numbers and strings only: reading one never unpickles an object.
 """
 
 import contextlib

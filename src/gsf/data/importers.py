@@ -1,4 +1,4 @@
-"""A user's own episodes (gsf/npz_io.py, gsf/minari_io.py) into datasets that train like Procgen's.
+"""A user's own episodes (npz.py, minari.py) into datasets that train like Procgen's.
 
 Besides images, discrete actions and rewards GSF needs one thing: which context (site, device,
 level) an episode belongs to. Contexts become levels; whole contexts can be held out for

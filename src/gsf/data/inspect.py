@@ -12,7 +12,8 @@ from gsf.core.errors import UserError
 from gsf.core.logs import console, progress
 from gsf.data.dataset import verify_dataset
 from gsf.data.format import read_facts
-from gsf.data.recording import Recording, Replay, concatenate, find_recording, list_shipped
+from gsf.data.recording import Recording, concatenate, find_recording, list_shipped
+from gsf.data.replay import Replay
 from gsf.suites import facts_of, find_game, known_facts
 
 

@@ -21,7 +21,8 @@ from gsf.core.logs import console, progress
 from gsf.core.options import Incidental, Input, require_positive
 from gsf.core.stage import Identity
 from gsf.data.format import DatasetWriter, Rows
-from gsf.data.recording import Block, Recording, Replay
+from gsf.data.recording import Recording
+from gsf.data.replay import Block, Replay
 from gsf.suites import facts_of
 
 Mask = NDArray[np.bool_]

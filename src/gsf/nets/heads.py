@@ -1,8 +1,4 @@
-"""Networks: the encoder f with z = f(o), and the heads on z (the paper's appendix on architecture).
-
-Images come in as they lie on disk, uint8 NHWC, which is torch's channels_last: permuting is a
-view, and no tensor changes its layout on the way to the loss.
-"""
+"""Heads on z: what bases and auxiliary losses put there (the paper's appendix on architecture)."""
 
 from typing import Literal
 

@@ -13,7 +13,8 @@ from gsf.core.files import digest_file
 from gsf.core.logs import progress
 from gsf.core.stage import read_manifest
 from gsf.data.format import read_facts
-from gsf.data.recording import Recording, Replay, Take
+from gsf.data.recording import Recording, Take
+from gsf.data.replay import Replay
 from gsf.gvf.monte_carlo import monte_carlo
 from gsf.suites import make_env
 
