@@ -1,5 +1,6 @@
-"""Speed and memory of training steps: against plain NCHW, against the machine's peak, and each
-method against CQL. Whatever is compared takes turns, so that a noisy machine is noisy for all.
+"""Speed and memory of training steps, against the machine's peak and of each method against CQL.
+
+Whatever is compared takes turns, so that a noisy machine is noisy for all.
 """
 
 import multiprocessing

@@ -1,5 +1,7 @@
-"""Doors: what a user may name. A name is a file of one of gsf's folders, an entry point of an
-installed package, or `file.py:Name`, a name in a file of the user's own, which is run.
+"""Doors: what a user may name, and what a name stands for.
+
+A name is a file of one of gsf's folders, an entry point of an installed package, or `file.py:Name`,
+a name in a file of the user's own, which is run.
 
 A folder is the only list of names there is: to add a thing is to add a file. What a manifest
 names is never run: a user has to have named the file in this process (`allow`, or any option).

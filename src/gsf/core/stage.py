@@ -1,5 +1,7 @@
-"""What a stage's output is, said once: the options that decide its content, the digests of its
-inputs, and the digest of its content where it has one. Its manifest.json holds them.
+"""What a stage's output is, said once, and whether it is there already.
+
+It is the options that decide its content, the digests of its inputs, and the digest of its content
+where it has one. Its manifest.json holds them.
 
 Every stage asks here: is it there, is it the same, if not what is the most telling difference, may
 it go on. An output written aside is whole once it is there; one made in place, which may be stopped
