@@ -207,7 +207,7 @@ def test_reports_need_no_torch_and_imported_data_no_procgen():
 
 
 # Their options stand beside networks.
-LOADS_TORCH = {"collect", "probe", "similar", "bench train", "bench cost"}
+LOADS_TORCH = {"probe", "similar"}
 
 
 @pytest.mark.parametrize("verb", ["", *cli.VERBS])
