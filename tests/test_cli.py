@@ -164,6 +164,8 @@ def test_bad_datasets_get_one_sentence(gsf, play, tmp_path):
         (("data", "lits"), "did you mean data list?"),
         (("run", "--methods", "magic"), "unknown method 'magic'"),
         (("run", "--set", "train.size=3"), "train has no option size"),
+        (("run", "--set", "train.encoder=natur"), "unknown encoder 'natur'; did you mean nature?"),
+        (("run", "--set", "fit.encoder=natur"), "unknown encoder 'natur'; did you mean nature?"),
         (("run", "--games", "pong"), "unknown game 'pong'"),
     ],
 )
