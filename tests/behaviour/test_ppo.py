@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from gsf.behaviour.options import ON_CPU, PUBLISHED, PPOConfig
 from gsf.behaviour.ppo import (
-    ON_CPU,
     PPO,
-    PUBLISHED,
     ActorCritic,
-    PPOConfig,
     RewardScaler,
     entropy,
     gae,

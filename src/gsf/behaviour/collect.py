@@ -9,26 +9,25 @@ import contextlib
 import json
 import math
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gsf.behaviour.options import CollectConfig as CollectConfig
 from gsf.behaviour.policy import (
     POLICY,
     BehaviourPolicy,
     load_policy,
     save_policy,
 )
-from gsf.behaviour.ppo import PPO, PPOConfig, sample
+from gsf.behaviour.ppo import PPO, sample
 from gsf.core.errors import UserError
 from gsf.core.files import load_checkpoint, locked, save_checkpoint
 from gsf.core.logs import Metrics, console, progress
-from gsf.core.options import Extendable, Incidental, Input, require_positive, require_seed
 from gsf.core.stage import Identity
 from gsf.core.version import __version__
 from gsf.data.recording import Recording
@@ -36,88 +35,11 @@ from gsf.data.replay import Recorder, play_blocks
 from gsf.equations import epsilon_schedule
 from gsf.nets import encoders
 from gsf.nets.runtime import keep_freed_memory
-from gsf.suites import ReplayableEnv, facts_of, find_game, make_env
 
 TRAINING_STATE, RECORDING_STATE = "checkpoint.pt", "recording.pt"
 
 
 TRAINING, RECORDING = 0, 1  # streams of randomness under one seed
-
-
-@dataclass(frozen=True, kw_only=True)
-class CollectConfig(PPOConfig):
-    """Train PPO on a game and record its play."""
-
-    game: str
-    """A game of an installed suite, such as Procgen's 16."""
-    out: Incidental[Path | None] = None
-    """Directory of policy and recording. Default: runs/collect-<game>."""
-    frames: Extendable[int] = 25_000_000
-    """Frames to train for, rounded up to whole updates. With more of them a trained policy is
-    trained further, and recorded anew."""
-    transitions: int = 5_000_000
-    """Transitions to record, rounded up to the same number in each env."""
-    n_levels: int = 200
-    """Number of levels, in training and in recording."""
-    start_level: int = 0
-    """First of them."""
-    difficulty: str | None = None
-    """How hard the levels are, where the suite has a choice. Default: its first (Procgen: easy)."""
-    actions: Literal["distinct", "all"] = "distinct"
-    """What the policy chooses among: the game's actions that differ in what follows, or all of
-    them as published, of which many may do the same. A recording has the suite's own ids either
-    way."""
-    seed: int = 0
-    """Of everything random: weights, order of levels, actions, minibatches."""
-    epsilon: Literal["decay", "literal"] = "decay"
-    """Chance of a random action while recording: from 0.1 to 0, or the paper's 0.1 - 3.96e-9 t."""
-    policy: Input[Path | None] = None
-    """Record this policy (a file, or the directory of another collect) instead of training one."""
-    random: bool = False
-    """Record uniform random play instead of training."""
-    checkpoint_seconds: Incidental[float] = 60.0
-    """Time between two checkpoints of training."""
-    tensorboard: Incidental[bool] = True
-    """Write TensorBoard files beside metrics.jsonl."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        suite, game = find_game(self.game)
-        if suite.replays_with is None:
-            raise UserError(
-                f"{game} cannot be recorded: {suite.name} does not repeat itself exactly; import "
-                "its data with `gsf data import`."
-            )
-        object.__setattr__(self, "game", game)
-        object.__setattr__(self, "difficulty", self.difficulty or suite.difficulties[0])
-        require_positive(self, "frames", "transitions", "n_levels")
-        require_seed(self.seed)
-        if self.policy is not None and self.random:
-            raise UserError("--policy and --random exclude each other; choose one of them.")
-
-    @property
-    def directory(self) -> Path:
-        return self.out or Path("runs") / f"collect-{self.game}"
-
-    @property
-    def action_ids(self) -> NDArray[np.int64]:
-        """The suite's ids of what the policy chooses among."""
-        return facts_of(self.game).action_ids(self.actions)
-
-    def env(self, rng: np.random.Generator) -> ReplayableEnv:
-        levels = range(self.start_level, self.start_level + self.n_levels)
-        seed = int(rng.integers(2**31 - 1))
-        env: ReplayableEnv = make_env(
-            self.game, levels, self.n_envs, seed, difficulty=self.difficulty, copy=False
-        )
-        return env
-
-    def identity(self, policy: BehaviourPolicy | None) -> Identity:
-        """Of the directory: a policy that is trained here, or a recording of another's play."""
-        if policy is None and not self.random:
-            return Identity.of("policy", self, encoders.find(self.encoder).identity("encoder"))
-        inputs = {} if policy is None else {"policy": policy.provenance["digest"]}
-        return Identity.of("recording", self, inputs)
 
 
 def collect(config: CollectConfig) -> Path:
@@ -128,7 +50,7 @@ def collect(config: CollectConfig) -> Path:
     out = config.directory
     path = out / f"{config.game}.gsfrec"
     given = _given_policy(config)
-    identity = config.identity(given)
+    identity = _identity(config, given)
     if identity.is_done(out):
         console.print(f"{path} is there already.", soft_wrap=True)
         return path
@@ -149,6 +71,16 @@ def collect(config: CollectConfig) -> Path:
         soft_wrap=True,
     )
     return path
+
+
+def _identity(config: CollectConfig, policy: BehaviourPolicy | None) -> Identity:
+    """Of the directory: a policy that is trained here, or a recording of another's play."""
+    if policy is None and not config.random:
+        return Identity.of(
+            "policy", config, encoders.find(config.schedule.encoder).identity("encoder")
+        )
+    inputs = {} if policy is None else {"policy": policy.provenance["digest"]}
+    return Identity.of("recording", config, inputs)
 
 
 def _given_policy(config: CollectConfig) -> BehaviourPolicy | None:
@@ -211,13 +143,13 @@ def _train(config: CollectConfig, identity: Identity, out: Path) -> BehaviourPol
         "game": config.game,
         "difficulty": config.difficulty,
         "actions": config.actions,
-        "encoder": config.encoder,
+        "encoder": config.schedule.encoder,
         "seed": config.seed,
         "frames": ppo.frames,
         "return": ppo.mean_return,
         "gsf": __version__,
         "config": identity.options,
-        **encoders.find(config.encoder).identity("encoder_code"),
+        **encoders.find(config.schedule.encoder).identity("encoder_code"),
     }
     return save_policy(out / POLICY, ppo.net, facts)
 

@@ -7,17 +7,15 @@ The published Procgen settings (the paper's appendix on data collection). In: a 
 import json
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gsf.core.errors import UserError
+from gsf.behaviour.options import PPOConfig as PPOConfig
 from gsf.core.logs import console
-from gsf.core.options import Incidental, require_positive
 from gsf.nets import acting, encoders
 from gsf.nets.encoders import Z_DIM, Architecture, ConvTrunk
 from gsf.nets.runtime import pick_device, seeded
@@ -25,66 +23,6 @@ from gsf.suites import ReplayableEnv
 
 CPU_CHUNK = 256  # on a CPU larger activations fall out of the cache and are mapped anew each time
 N_RECENT = 100  # episodes in the return that is shown
-PUBLISHED: dict[str, Any] = {"encoder": "impala", "n_steps": 256, "minibatches": 8, "epochs": 3}
-# Deviation: of what was tried on one core (docs/results.md) this led after minutes in most games.
-ON_CPU: dict[str, Any] = {"encoder": "nature", "n_steps": 64, "minibatches": 32, "epochs": 1}
-
-
-def _by_machine() -> dict[str, Any]:
-    return PUBLISHED if torch.cuda.is_available() else ON_CPU
-
-
-@dataclass(frozen=True, kw_only=True)
-class PPOConfig:
-    """How PPO learns: by default as published, without a GPU as led by the clock in most games."""
-
-    encoder: str = field(default_factory=lambda: _by_machine()["encoder"])
-    """Network: impala (default with a GPU), impala_small, nature (default without), or your own as
-    file.py:name (docs/extending.md)."""
-    n_envs: int = 64
-    """Games played at once, in training and in recording."""
-    n_steps: int = field(default_factory=lambda: _by_machine()["n_steps"])
-    """Steps of each game between two updates. Default: 256, without a GPU 64."""
-    minibatches: int = field(default_factory=lambda: _by_machine()["minibatches"])
-    """Parts that the frames of an update are divided into. Default: 8, without a GPU 32."""
-    epochs: int = field(default_factory=lambda: _by_machine()["epochs"])
-    """Passes over the frames of an update. Default: 3, without a GPU 1."""
-    chunk: int | None = None
-    """Frames per forward and backward pass; gradients add up over a minibatch, so that this sets
-    memory and speed, not the result (but for rounding). Default: 256 on a CPU, else all."""
-    gamma: float = 0.999
-    """Discount, also of the return whose std scales the rewards."""
-    lam: float = 0.95
-    """GAE's lambda."""
-    lr: float = 5e-4
-    """Adam's step size."""
-    adam_eps: float = 1e-5
-    """Adam's epsilon."""
-    clip: float = 0.2
-    """Range of the probability ratio around 1, and of a value around its old one."""
-    value_weight: float = 0.5
-    """Weight of the value loss."""
-    entropy_weight: float = 0.01
-    """Weight of the entropy bonus."""
-    grad_norm: float = 0.5
-    """Gradients are clipped to this norm."""
-    reward_clip: float = 10.0
-    """Scaled rewards are clipped to +- this."""
-    device: Incidental[Literal["auto", "cpu", "cuda"]] = "auto"
-    """Where the network runs; auto takes CUDA if there is one."""
-
-    def __post_init__(self) -> None:
-        sizes = ("n_envs", "n_steps", "minibatches", "epochs", "chunk", "lr", "clip", "grad_norm")
-        require_positive(self, *sizes, "reward_clip")
-        if self.minibatches > self.frames_per_update:
-            raise UserError(
-                f"--minibatches {self.minibatches} is more than the {self.frames_per_update} "
-                "frames of an update; choose fewer."
-            )
-
-    @property
-    def frames_per_update(self) -> int:
-        return self.n_envs * self.n_steps
 
 
 def gae(
@@ -222,7 +160,9 @@ class PPO:
         self.device = torch.device(pick_device(config.device))
         obs_shape = env.observe()[0].shape[1:]
         with seeded(rng):
-            self.net = ActorCritic(config.encoder, obs_shape, len(action_ids)).to(self.device)
+            self.net = ActorCritic(config.schedule.encoder, obs_shape, len(action_ids)).to(
+                self.device
+            )
         self.optimizer = torch.optim.Adam(
             self.net.parameters(), lr=config.lr, eps=config.adam_eps, fused=True
         )
@@ -233,7 +173,7 @@ class PPO:
         self._chunk = config.chunk or (
             CPU_CHUNK if self.device.type == "cpu" else config.frames_per_update
         )
-        steps = (config.n_steps, config.n_envs)
+        steps = (config.schedule.n_steps, config.n_envs)
         self._obs = torch.empty((*steps, *obs_shape), dtype=torch.uint8, device=self.device)
         self._logits = torch.empty((*steps, len(action_ids)), device=self.device)
         self._value = torch.empty(steps, device=self.device)
@@ -267,7 +207,7 @@ class PPO:
     def _play(self) -> Tensor:
         """Fills the buffers; returns the values [n_envs] of the observations after them."""
         obs, _ = self.env.observe()
-        for t in range(self.config.n_steps):
+        for t in range(self.config.schedule.n_steps):
             self._obs[t].copy_(torch.from_numpy(obs))
             self._logits[t], self._value[t] = self.net(self._obs[t])
             self._action[t] = sample(self._logits[t], self.rng)
@@ -295,9 +235,9 @@ class PPO:
             "returns": returns.flatten(),
         }
         infos = []
-        for _ in range(config.epochs):
+        for _ in range(config.schedule.epochs):
             order = torch.from_numpy(self.rng.permutation(config.frames_per_update))
-            for index in order.to(self.device).tensor_split(config.minibatches):
+            for index in order.to(self.device).tensor_split(config.schedule.minibatches):
                 infos.append(self._step(rows, index))
         metrics = {k: float(torch.stack([i[k] for i in infos]).mean()) for k in infos[0]}
         return metrics | {"entropy": float(entropy(self._logits))}

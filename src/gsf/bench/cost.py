@@ -6,72 +6,33 @@ options: a GPU's peak, the share of it that is reached, its price, Procgen's spe
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-import tyro
 from rich.console import Console
 from rich.table import Table
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from gsf.behaviour.collect import CollectConfig
-from gsf.behaviour.ppo import PUBLISHED, ActorCritic
+from gsf.behaviour.options import PUBLISHED, CollectConfig
+from gsf.behaviour.ppo import ActorCritic
 from gsf.bench.data import record_random
+from gsf.bench.options import GAME
+from gsf.bench.options import BenchCostConfig as BenchCostConfig
 from gsf.bench.train import labels_of, training_step
-from gsf.core.errors import UserError
 from gsf.core.files import write_atomic
-from gsf.core.options import require_positive
-from gsf.core.presets import Preset, preset_values
+from gsf.core.presets import preset_values
 from gsf.data.dataset import Dataset
 from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.learn import methods
 from gsf.learn.learner import AgentConfig
 from gsf.nets.encoders import Encoder
-from gsf.suites import facts_of, find_game
+from gsf.suites import facts_of
 from gsf.sweep.options import RunConfig
 
-GAME = "coinrun"  # networks and data are of the same size in all of its suite
 COUNTED = 32  # transitions per pass that is counted
 EPISODE = 300  # frames of an episode in evaluation, about the mean over games
-
-
-@dataclass(frozen=True)
-class BenchCostConfig:
-    """Estimate hours and money of a whole `gsf run`; nothing is trained."""
-
-    size: tyro.conf.Positional[Preset] = "paper"
-    """The preset."""
-    games: int = field(default_factory=lambda: len(find_game(GAME)[0].games))
-    """Games. Default: all of the suite."""
-    methods: tuple[str, ...] = ("all",)
-    """Methods."""
-    seeds: int = 5
-    """Seeds of every method."""
-    gpus: tuple[int, ...] = (1, 8)
-    """Numbers of GPUs; runs are independent, so that n of them take an n-th of the time."""
-    tflops: float = 156.0
-    """Peak of one GPU in 10^12 operations a second (an A100 in TF32)."""
-    utilisation: float = 0.15
-    """Share of the peak that is reached: a guess; on a CPU it is 0.42 (bench train)."""
-    dollars: float = 2.0
-    """Price of one GPU for an hour."""
-    frames_per_second: float = 25_000.0
-    """Procgen frames stepped beside one GPU (28,000 on two cores, bench data)."""
-    out: Path | None = None
-    """Also write the table as CSV to this file."""
-
-    def __post_init__(self) -> None:
-        require_positive(self, "games", "seeds", "tflops", "utilisation", "frames_per_second")
-        if not all(n > 0 for n in self.gpus):
-            raise UserError(f"--gpus must be positive, got {' '.join(map(str, self.gpus))}.")
-
-    def hours(self, flops: float, frames: float) -> float:
-        """On one GPU: computing, then stepping, as one waits for the other."""
-        seconds = flops / (self.tflops * 1e12 * self.utilisation) + frames / self.frames_per_second
-        return seconds / 3600
 
 
 def bench_cost(config: BenchCostConfig) -> dict[str, float]:
@@ -97,11 +58,11 @@ def _stages(config: BenchCostConfig, home: Path) -> dict[str, tuple[float, float
     played = run.stage("evaluate", agent="")
     transitions = collected.transitions
     obs_shape = facts_of(GAME).obs_shape
-    policy = ActorCritic(collected.encoder, obs_shape, len(collected.action_ids))
+    policy = ActorCritic(collected.schedule.encoder, obs_shape, len(collected.action_ids))
     ppo = pass_flops(policy, obs_shape)
     gvf = pass_flops(Encoder(obs_shape, fitted.encoder), obs_shape)
     stages: dict[str, tuple[float, float]] = {}
-    learnt = ppo["forward"] + collected.epochs * ppo["both"]
+    learnt = ppo["forward"] + collected.schedule.epochs * ppo["both"]
     stages["collect"] = (
         config.games * (collected.frames * learnt + transitions * ppo["forward"]),
         config.games * (collected.frames + transitions),

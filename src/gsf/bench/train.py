@@ -8,7 +8,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from gsf.bench.data import peak_megabytes, record_random, show
+from gsf.bench.options import BenchTrainConfig as BenchTrainConfig
 from gsf.core.logs import progress
-from gsf.core.options import require_positive
 from gsf.data.dataset import Dataset
 from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.gvf.fit import FitConfig, fit
@@ -30,31 +29,6 @@ from gsf.nets.encoders import ConvTrunk
 from gsf.nets.runtime import keep_freed_memory
 
 SECONDS_OF_MATMUL = 1.0
-
-
-@dataclass(frozen=True)
-class BenchTrainConfig:
-    """Measure one training step: our layout against plain NCHW, every method against CQL."""
-
-    encoder: str = "impala"
-    """Encoder of the comparison with plain NCHW."""
-    methods_encoder: str = "impala_small"
-    """Encoder of the comparison of methods."""
-    batch: int = 256
-    """Transitions per step."""
-    rounds: int = 10
-    """Steps of each kind, taken in turns; the median counts."""
-    methods: tuple[str, ...] = ("all",)
-    """Methods to compare with CQL."""
-    memory: bool = True
-    """Also measure each method's peak memory, in a process of its own."""
-    transitions: int = 20_000
-    """Random coinrun play to train on."""
-    out: Path | None = None
-    """Also write the numbers as JSON to this file."""
-
-    def __post_init__(self) -> None:
-        require_positive(self, "batch", "rounds", "transitions")
 
 
 def bench_train(config: BenchTrainConfig) -> dict[str, float]:

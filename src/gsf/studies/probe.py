@@ -6,14 +6,13 @@ fitted on seen levels, and, of GSF, accuracy of its own head. Out: probe.csv, pr
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import torch
-import tyro
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -21,7 +20,6 @@ from gsf.core.drawing import colour, in_order, panels, save, styled
 from gsf.core.errors import UserError
 from gsf.core.files import load_checkpoint, write_atomic
 from gsf.core.logs import console, progress
-from gsf.core.options import require_positive
 from gsf.core.results import Results, Stage, read_stage
 from gsf.evaluation.intervals import mean_over_levels
 from gsf.learn.agent import load_agent
@@ -29,31 +27,13 @@ from gsf.nets.encoders import Z_DIM
 from gsf.nets.heads import Projection
 from gsf.nets.probe import fit_probe
 from gsf.studies.embeddings import PIXELS, Sample, agree, draw_sample, flat_pixels, similarity
+from gsf.studies.options import ProbeConfig as ProbeConfig
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SEEN, HELD_OUT = "seen", "held out"
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class ProbeConfig:
-    """Measure how well embeddings tell value quantiles, on seen and on held-out levels."""
-
-    runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run directories, or directories of a `gsf run`; tuning runs are left out."""
-    held_out: tuple[Path, ...]
-    """Datasets on other levels, one per game (`gsf materialise coinrun-validation` makes one)."""
-    out: Path
-    """Directory of the table and the figure to make."""
-    sample: int = 3_000
-    """Observations per game and kind of level."""
-    k: int = 5
-    """Neighbours of each observation."""
-
-    def __post_init__(self) -> None:
-        require_positive(self, "sample", "k")
 
 
 def probe(config: ProbeConfig) -> Path:

@@ -12,17 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tyro
 from numpy.typing import NDArray
 
 from gsf.core.drawing import BLUE, ORANGE, new_figure, save, styled
 from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory
 from gsf.core.logs import console
-from gsf.core.options import Incidental, Input, require_positive, require_seed
 from gsf.core.stage import Identity
 from gsf.data.recording import Recording
 from gsf.equations import cosine_distance, normalised_squared_error, total_variation
+from gsf.studies.options import SimilarConfig as SimilarConfig
 from gsf.studies.replays import FitValues, Looked, Plays, look, replay
 from gsf.suites import facts_of
 
@@ -30,46 +29,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class SimilarConfig:
-    """Find two segments of play with close values and latent states but far actions."""
-
-    recording: Input[tyro.conf.Positional[str]]
-    """A recording file, or the name of a shipped one."""
-    policy: Input[Path]
-    """A policy of `gsf collect` (its file or directory) for this game."""
-    out: Incidental[Path]
-    """Directory of the figure to make."""
-    gvf: Input[Path | None] = None
-    """A fit of the dataset made from this recording; default: the logged discounted return."""
-    dataset: Input[Path | None] = None
-    """Where that dataset is now, if it was moved after the fit."""
-    levels: tuple[int, ...] = ()
-    """Only these levels, two or more; default: all that are played."""
-    length: int = 5
-    """Steps of a segment."""
-    transitions: int = 20_000
-    """How much of the recording to search, in its first slots."""
-    segments: int = 3_000
-    """Segments compared with each other, drawn from all."""
-    max_value_error: float = 0.05
-    """Largest normalised squared error of values (paper: 0.04)."""
-    candidates: int = 100
-    """Pairs with the farthest actions whose latent states are compared."""
-    gamma: float = 0.99
-    """Discount of the logged return."""
-    seed: int = 0
-    """Of the draw of segments."""
-
-    def __post_init__(self) -> None:
-        require_positive(self, "length", "transitions", "segments", "candidates", "max_value_error")
-        require_seed(self.seed)
-        if len(self.levels) == 1:
-            raise UserError("--levels needs at least two levels to compare.")
-        if not 0 <= self.gamma <= 1:
-            raise UserError(f"--gamma must lie between 0 and 1, got {self.gamma}.")
 
 
 @dataclass(frozen=True)

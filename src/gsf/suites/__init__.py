@@ -161,6 +161,8 @@ def make_env(game: str, levels: Levels, n_envs: int, seed: int, **options: Any) 
     """A vector env that plays exactly these levels of a game, the options being its suite's.
 
     A list is played in order, slot i taking levels[i::n_envs]; from a range levels are drawn.
+
+    env = make_env("coinrun", levels=[1_000_000, 1_000_001], n_envs=2, seed=0)
     """
     suite, name = find_game(game)
     return suite.make_env(name, levels, n_envs, seed, **options)

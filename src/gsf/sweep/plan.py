@@ -8,6 +8,7 @@ from pathlib import Path
 from gsf.core.errors import UserError
 from gsf.data.recording import Recording, list_shipped
 from gsf.learn.methods import Method
+from gsf.nets import encoders
 from gsf.suites import all_suites, find_game, known_facts
 from gsf.sweep.jobs import Job
 from gsf.sweep.options import RunConfig
@@ -57,7 +58,7 @@ def resolve(config: RunConfig) -> Plan:
     methods = tuple(config.find_methods())
     for method in methods:
         config.stage("train", method, dataset=Path(), out=Path()).resolved()
-    config.stage("fit", dataset=Path(), out=Path())
+    encoders.find(config.stage("fit", dataset=Path(), out=Path()).encoder)
     config.stage("label", gvf=Path(), out=Path())
     if config.tune and not config.stage("evaluate", agent="").n_validation:
         raise UserError("--tune needs validation levels: add evaluate.n_validation=50 to --set.")

@@ -1,0 +1,74 @@
+"""What `gsf bench train` and `gsf bench cost` may be told; read without torch."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import tyro
+
+from gsf.core.errors import UserError
+from gsf.core.options import require_positive
+from gsf.core.presets import Preset
+from gsf.suites import find_game
+
+GAME = "coinrun"  # networks and data are of the same size in all of its suite
+
+
+@dataclass(frozen=True)
+class BenchTrainConfig:
+    """Measure one training step: our layout against plain NCHW, every method against CQL."""
+
+    encoder: str = "impala"
+    """Encoder of the comparison with plain NCHW."""
+    methods_encoder: str = "impala_small"
+    """Encoder of the comparison of methods."""
+    batch: int = 256
+    """Transitions per step."""
+    rounds: int = 10
+    """Steps of each kind, taken in turns; the median counts."""
+    methods: tuple[str, ...] = ("all",)
+    """Methods to compare with CQL."""
+    memory: bool = True
+    """Also measure each method's peak memory, in a process of its own."""
+    transitions: int = 20_000
+    """Random coinrun play to train on."""
+    out: Path | None = None
+    """Also write the numbers as JSON to this file."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "batch", "rounds", "transitions")
+
+
+@dataclass(frozen=True)
+class BenchCostConfig:
+    """Estimate hours and money of a whole `gsf run`; nothing is trained."""
+
+    size: tyro.conf.Positional[Preset] = "paper"
+    """The preset."""
+    games: int = field(default_factory=lambda: len(find_game(GAME)[0].games))
+    """Games. Default: all of the suite."""
+    methods: tuple[str, ...] = ("all",)
+    """Methods."""
+    seeds: int = 5
+    """Seeds of every method."""
+    gpus: tuple[int, ...] = (1, 8)
+    """Numbers of GPUs; runs are independent, so that n of them take an n-th of the time."""
+    tflops: float = 156.0
+    """Peak of one GPU in 10^12 operations a second (an A100 in TF32)."""
+    utilisation: float = 0.15
+    """Share of the peak that is reached: a guess; on a CPU it is 0.42 (bench train)."""
+    dollars: float = 2.0
+    """Price of one GPU for an hour."""
+    frames_per_second: float = 25_000.0
+    """Procgen frames stepped beside one GPU (28,000 on two cores, bench data)."""
+    out: Path | None = None
+    """Also write the table as CSV to this file."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "games", "seeds", "tflops", "utilisation", "frames_per_second")
+        if not all(n > 0 for n in self.gpus):
+            raise UserError(f"--gpus must be positive, got {' '.join(map(str, self.gpus))}.")
+
+    def hours(self, flops: float, frames: float) -> float:
+        """On one GPU: computing, then stepping, as one waits for the other."""
+        seconds = flops / (self.tflops * 1e12 * self.utilisation) + frames / self.frames_per_second
+        return seconds / 3600
