@@ -27,7 +27,9 @@ from gsf.equations import bc_loss
 from gsf.gvf.cumulants import cumulant
 from gsf.learn.bases import Base
 from gsf.learn.losses import AuxiliaryLoss
+from gsf.nets.encoders import encoder
 from gsf.nets.heads import head
+from torch import nn
 
 
 class Imitate(Base):
@@ -67,6 +69,11 @@ class Pull(AuxiliaryLoss):
 @cumulant()
 def danger(chunk):
     return chunk.terminated + 0.01 * (chunk.t % 7)
+
+
+@encoder(min_size=8)
+def shallow(shape):
+    return nn.Conv2d(shape[2], 8, 8, stride=8)
 """
 
 
@@ -130,6 +137,7 @@ def test_code_of_ones_own_is_swept_like_any_other(swept, tmp_path, monkeypatch, 
             *SMALL,
             "materialise.transitions=3000",
             "train.on=mine.py:Imitate",
+            "train.encoder=mine.py:shallow",
             "pull.power=3",
             "imitate.weight=2",
         ),
@@ -145,6 +153,7 @@ def test_code_of_ones_own_is_swept_like_any_other(swept, tmp_path, monkeypatch, 
         assert manifest["method"] == method
         assert manifest["config"]["base"] == ({} if method == "bc" else {"weight": 2.0})
         assert ("base" in manifest["inputs"]) == (method != "bc")
+        assert "encoder" in manifest["inputs"]
         assert method in shown
     assert manifest["config"]["loss"]["tau"] == 0.25
     assert (tmp_path / "out/starpilot/labels-danger-mc").is_dir()
