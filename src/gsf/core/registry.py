@@ -23,7 +23,7 @@ from gsf.core.files import digest_file
 
 T = TypeVar("T")
 _FILE = re.compile(r"(?P<path>.+\.py):(?P<name>\w+)")
-_named: dict[str, Path] = {}  # digest -> file that the user has named in this process
+_named: dict[str, tuple[Path, Any]] = {}  # digest -> file that the user has named, its module
 
 
 @dataclass(frozen=True)
@@ -92,15 +92,16 @@ class Registry(Generic[T]):
         if not _FILE.fullmatch(spec):
             return self.find(spec)
         name = spec.rpartition(":")[2]
-        if code not in _named or digest_file(_named[code]) != code:
+        path, _ = _named.get(code or "", (None, None))
+        if path is None or digest_file(path) != code:
             raise UserError(
                 f"{spec} is code of a file; if you trust it, name the file, as it was, with --code."
             )
-        return self._from_file(spec, _named[code], name)
+        return self._from_file(spec, path, name)
 
     def of_files(self) -> list[T]:
         """Those in the files that the user has named in this process."""
-        modules = [_run(path) for path in list(_named.values()) if path.is_file()]
+        modules = [module for _, module in _named.values()]
         return [x for module in modules for x in vars(module).values() if self._accepts(x)]
 
     def _unknown(self, spec: str) -> str:
@@ -156,7 +157,7 @@ def _run(path: Path) -> Any:
         except UserError:
             del sys.modules[unique]
             raise
-    _named[code] = path
+    _named[code] = path, sys.modules[unique]
     return sys.modules[unique]
 
 
