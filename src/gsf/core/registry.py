@@ -99,8 +99,9 @@ class Registry(Generic[T]):
         return self._from_file(spec, _named[code], name)
 
     def of_files(self) -> list[T]:
-        """Those in the files that the user has named in this process."""
-        modules = [_run(path) for path in list(_named.values()) if path.is_file()]
+        """Those in the files that the user has named in this process, as they were when named."""
+        latest = {path: code for code, path in _named.items()}
+        modules = [sys.modules[_module(path, code)] for path, code in latest.items()]
         return [x for module in modules for x in vars(module).values() if self._accepts(x)]
 
     def _unknown(self, spec: str) -> str:
@@ -139,12 +140,16 @@ def allow(files: Sequence[Path]) -> None:
         _run(path)
 
 
+def _module(path: Path, code: str) -> str:
+    return f"gsf_user_{path.stem}_{code}"
+
+
 def _run(path: Path) -> Any:
     """The module of a user's file, run once for as long as the file stays the same."""
     if not path.is_file():
         raise UserError(f"no Python file {path}.")
     code = digest_file(path)
-    unique = f"gsf_user_{path.stem}_{code}"
+    unique = _module(path, code)
     if unique not in sys.modules:
         spec = importlib.util.spec_from_file_location(unique, path)
         assert spec is not None
