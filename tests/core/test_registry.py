@@ -101,6 +101,16 @@ def test_what_is_wrong_with_a_file_is_one_sentence(fruit, tmp_path, spec, senten
         fruit.find(spec)
 
 
+def test_what_was_named_stays_as_it_was_until_it_is_named_again(fruit, tmp_path):
+    write(tmp_path / "own.py")
+    found = fruit.find("own.py:mine").value
+    (tmp_path / "own.py").write_text("raise SystemExit(0)")
+    assert fruit.of_files() == [found]
+    write(tmp_path / "own.py", "plum")
+    fruit.find("own.py:mine")
+    assert [x.name for x in fruit.of_files()] == ["plum"]
+
+
 def test_an_installed_package_brings_more(fruit, monkeypatch):
     entry = importlib.metadata.EntryPoint("fig", f"{__name__}:FIG", "gsf.fruits")
     broken = importlib.metadata.EntryPoint("rot", f"{__name__}:ROT", "gsf.fruits")

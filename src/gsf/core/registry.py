@@ -23,7 +23,7 @@ from gsf.core.files import digest_file
 
 T = TypeVar("T")
 _FILE = re.compile(r"(?P<path>.+\.py):(?P<name>\w+)")
-_named: dict[str, tuple[Path, Any]] = {}  # digest -> file that the user has named, its module
+_named: dict[str, Path] = {}  # digest -> file that the user has named in this process
 
 
 @dataclass(frozen=True)
@@ -92,16 +92,16 @@ class Registry(Generic[T]):
         if not _FILE.fullmatch(spec):
             return self.find(spec)
         name = spec.rpartition(":")[2]
-        path, _ = _named.get(code or "", (None, None))
-        if path is None or digest_file(path) != code:
+        if code not in _named or digest_file(_named[code]) != code:
             raise UserError(
                 f"{spec} is code of a file; if you trust it, name the file, as it was, with --code."
             )
-        return self._from_file(spec, path, name)
+        return self._from_file(spec, _named[code], name)
 
     def of_files(self) -> list[T]:
-        """Those in the files that the user has named in this process."""
-        modules = [module for _, module in _named.values()]
+        """Those in the files that the user has named in this process, as they were when named."""
+        latest = {path: code for code, path in _named.items()}
+        modules = [sys.modules[_module(path, code)] for path, code in latest.items()]
         return [x for module in modules for x in vars(module).values() if self._accepts(x)]
 
     def _unknown(self, spec: str) -> str:
@@ -140,12 +140,16 @@ def allow(files: Sequence[Path]) -> None:
         _run(path)
 
 
+def _module(path: Path, code: str) -> str:
+    return f"gsf_user_{path.stem}_{code}"
+
+
 def _run(path: Path) -> Any:
     """The module of a user's file, run once for as long as the file stays the same."""
     if not path.is_file():
         raise UserError(f"no Python file {path}.")
     code = digest_file(path)
-    unique = f"gsf_user_{path.stem}_{code}"
+    unique = _module(path, code)
     if unique not in sys.modules:
         spec = importlib.util.spec_from_file_location(unique, path)
         assert spec is not None
@@ -157,7 +161,7 @@ def _run(path: Path) -> Any:
         except UserError:
             del sys.modules[unique]
             raise
-    _named[code] = path, sys.modules[unique]
+    _named[code] = path
     return sys.modules[unique]
 
 
