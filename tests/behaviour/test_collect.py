@@ -1,4 +1,4 @@
-"""gsf collect on real Procgen: killed and resumed to the same bits, recorded with the right epsilon."""
+"""gsf collect on real Procgen: killed and resumed to the same bits, with the right epsilon."""
 
 import dataclasses
 import json

@@ -124,3 +124,12 @@ def test_an_empty_level_is_refused_unless_allowed(tmp_path):
 def test_options_that_make_no_sense(tmp_path, options, message):
     with pytest.raises(UserError, match=message):
         FitConfig(tmp_path, tmp_path, **options)
+
+
+def test_options_that_mc_ignores_make_no_other_fit(tmp_path):
+    data = write_chain(tmp_path / "d").path
+    one, other = (
+        read_manifest(fit(FitConfig(data, tmp_path / name, grad_steps=n, rank=rank)), "gvf")
+        for name, n, rank in (("a", 10, None), ("b", 20, "value"))
+    )
+    assert one["digest"] == other["digest"]

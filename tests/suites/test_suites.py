@@ -15,7 +15,7 @@ from gsf.core.errors import UserError
 from gsf.evaluation.evaluate import EvaluateConfig, evaluate, evaluate_agent
 from gsf.evaluation.splits import split_levels
 from gsf.evaluation.video import PlayConfig, play
-from gsf.suites import Game, Suite, facts_of, find_game, known_facts, make_env, turns
+from gsf.suites import Game, Suite, facts_of, find_game, known_facts, make_env, name_game, turns
 from players import train_run
 
 FILE = Path(__file__).parents[1] / "corridors.py"
@@ -131,3 +131,19 @@ def test_the_page_shows_this_suite():
 def test_env_options_reach_the_suite():
     with pytest.raises(UserError, match="unknown difficulty 'medium'; Procgen has easy and hard"):
         make_env("coinrun", range(2), 1, 0, difficulty="medium")
+
+
+def test_a_game_that_a_file_names_runs_no_code(tmp_path, monkeypatch):
+    """Rows, recordings and manifests name games; only a user may name a file to run."""
+    monkeypatch.chdir(tmp_path)
+    Path("evil.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
+    spec = "evil.py:Suite/game"
+    assert known_facts(spec) is None
+    with pytest.raises(UserError, match="unknown game"):
+        facts_of(spec)
+    with pytest.raises(UserError, match="unknown game"):
+        make_env(spec, range(1), 1, seed=0)
+    assert not Path("ran").exists()
+    with pytest.raises(UserError, match="has no 'Suite'"):
+        name_game(spec)
+    assert Path("ran").exists()

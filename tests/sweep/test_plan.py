@@ -54,3 +54,9 @@ def test_wrong_names_are_refused_before_anything_is_computed(tmp_path, options, 
     with pytest.raises(UserError, match=message):
         run(RunConfig(out=tmp_path / "out", preset="smoke", **options))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("word", ["train.seed=7", "train.out=elsewhere", "evaluate.agent=random"])
+def test_what_the_sweep_decides_cannot_be_set(word: str):
+    with pytest.raises(UserError, match="gsf run itself decides"):
+        RunConfig(set=(word,))

@@ -103,7 +103,7 @@ def _train(config: CollectConfig, identity: Identity, out: Path) -> BehaviourPol
     """
     if (out / POLICY).is_file():
         trained = load_policy(out, config.device)
-        if trained.provenance["frames"] >= config.frames:
+        if 0 <= trained.provenance["frames"] - config.frames < config.frames_per_update:
             return trained
     keep_freed_memory()
     rng = np.random.default_rng([config.seed, TRAINING])

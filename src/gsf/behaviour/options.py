@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gsf.core.errors import UserError
 from gsf.core.options import Extendable, Incidental, Input, require_positive, require_seed
-from gsf.suites import ReplayableEnv, facts_of, find_game, make_env
+from gsf.suites import ReplayableEnv, facts_of, make_env, name_game
 
 PUBLISHED: dict[str, Any] = {"encoder": "impala", "n_steps": 256, "minibatches": 8, "epochs": 3}
 # Deviation: of what was tried on one core (docs/results.md) this led after minutes in most games.
@@ -130,7 +130,7 @@ class CollectConfig(PPOConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        suite, game = find_game(self.game)
+        suite, game = name_game(self.game)
         if suite.replays_with is None:
             raise UserError(
                 f"{game} cannot be recorded: {suite.name} does not repeat itself exactly; import "

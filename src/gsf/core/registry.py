@@ -9,17 +9,17 @@ names is never run: a user has to have named the file in this process (`allow`, 
 
 import importlib
 import importlib.metadata
-import importlib.util
 import pkgutil
 import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from gsf.core.errors import UserError, did_you_mean
-from gsf.core.files import digest_file
+from gsf.core.files import digest, digest_file
 
 T = TypeVar("T")
 _FILE = re.compile(r"(?P<path>.+\.py):(?P<name>\w+)")
@@ -134,6 +134,11 @@ class Registry(Generic[T]):
         return self._checked(named[0], name, where)
 
 
+def named_files() -> list[Path]:
+    """What the user has named in this process, for another process that works for it."""
+    return [path for path in dict.fromkeys(_named.values()) if path.is_file()]
+
+
 def allow(files: Sequence[Path]) -> None:
     """The user names files whose code runs, which were trained with, may run again."""
     for path in files:
@@ -148,16 +153,15 @@ def _run(path: Path) -> Any:
     """The module of a user's file, run once for as long as the file stays the same."""
     if not path.is_file():
         raise UserError(f"no Python file {path}.")
-    code = digest_file(path)
+    source = path.read_bytes()  # once: what is run is what the digest is of, and no cached bytecode
+    code = digest(source)
     unique = _module(path, code)
     if unique not in sys.modules:
-        spec = importlib.util.spec_from_file_location(unique, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
+        module = ModuleType(unique)
+        module.__file__ = str(path)
         sys.modules[unique] = module  # dataclasses look their module up there
         try:
-            _guarded(lambda: spec.loader.exec_module(module), str(path))  # type: ignore[union-attr]
+            _guarded(lambda: exec(compile(source, path, "exec"), vars(module)), str(path))  # noqa: S102
         except UserError:
             del sys.modules[unique]
             raise

@@ -45,10 +45,12 @@ class Identity:
     extendable: frozenset[str] = frozenset()  # those a finished output may be given more of
 
     @classmethod
-    def of(cls, kind: str, config: Any, inputs: Mapping[str, str]) -> Self:
+    def of(cls, kind: str, config: Any, inputs: Mapping[str, str], **resolved: Any) -> Self:
+        """`resolved`: what options come to whose spelling does not matter, as in ./mine.py:f."""
         by_role = roles(type(config))
         aside = {name for name, role in by_role.items() if role is not Role.EXTENDABLE}
         options = {name: x for name, x in to_json(config).items() if name not in aside}
+        options |= resolved
         return cls(kind, inputs, to_json(config), options, frozenset({*by_role} - aside))
 
     def digest(self, content: str | None = None) -> str:
@@ -61,7 +63,8 @@ class Identity:
         manifest = self._found(out)
         if manifest is None or not is_whole(out, manifest):
             return False
-        return all(manifest["config"][name] == self.options[name] for name in self.extendable)
+        made = manifest["options"]
+        return all(made.get(name) == self.options[name] for name in self.extendable)
 
     def _found(self, out: Path) -> dict[str, Any] | None:
         """The manifest in `out`, of this output or of one that may go on to become it."""
@@ -76,9 +79,9 @@ class Identity:
 
     def _difference(self, manifest: Mapping[str, Any], whole: bool) -> str | None:
         """The most telling one, as the end of a sentence. How long is open until it is whole."""
-        config, made_of = manifest["config"], manifest["inputs"]
+        made, made_of = manifest["options"], manifest["inputs"]
         for name, wanted in self.options.items():
-            found = config.get(name)
+            found = made.get(name)
             more = name in self.extendable and (not whole or found is None or found < wanted)
             if found != wanted and not more:
                 option = name.replace("_", "-")
@@ -90,7 +93,7 @@ class Identity:
 
     def begin(self, out: Path, **facts: Any) -> None:
         """Marks a directory as this output in the making; what is there of it stays."""
-        if self._found(out) is None or not self.is_done(out):
+        if not self.is_done(out):
             (out / DONE).unlink(missing_ok=True)
             self.write(out, in_place=True, **facts)
 
@@ -107,7 +110,7 @@ class Identity:
             "gsf": __version__,
             "commit": _git_commit(),
             "config": dict(self.config),
-            "decisive": list(self.options),
+            "options": dict(self.options),
             "inputs": dict(self.inputs),
             **facts,
         }
@@ -132,6 +135,8 @@ def read_manifest(directory: Path, kind: str, whole: bool = True) -> dict[str, A
     try:
         manifest: dict[str, Any] = json.loads(path.read_text())
         found, found_version = manifest["kind"], manifest["format"]
+        if not all(isinstance(manifest[x], dict) for x in ("config", "options", "inputs")):
+            raise ValueError
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{path} is damaged; make {_a(kind)} again.") from None
     if found != kind:

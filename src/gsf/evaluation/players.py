@@ -19,7 +19,7 @@ from gsf.data.format import read_facts
 from gsf.data.recording import find_policy, shipped_policies
 from gsf.evaluation.rollout import Actor, Array
 from gsf.nets.acting import Mode, sample
-from gsf.suites import Suite, find_game, known_facts
+from gsf.suites import Suite, find_game, known_facts, name_game
 
 Device = Literal["auto", "cpu", "cuda"]
 
@@ -81,7 +81,7 @@ def find_players(
     `game` may name its suite, too: file.py:Suite/game.
     """
     require_seed(seed)
-    game = game and find_game(game)[1]
+    game = game and name_game(game)[1]
     if is_run(name):
         return _run_players(Path(name), game, steps, device)
     if set(steps) != {None}:

@@ -31,6 +31,7 @@ from gsf.gvf.options import FitConfig as FitConfig
 from gsf.nets import encoders
 
 Array = npt.NDArray[Any]
+TD_ONLY = ("grad_steps", "batch", "lr", "target_rate", "encoder", "q")  # options that mc ignores
 
 
 def fit(config: FitConfig) -> Path:
@@ -49,20 +50,24 @@ def fit(config: FitConfig) -> Path:
         return compare(dataset, config)
     found = cumulants.find(config.cumulant)
     cumulant, inputs = found.value, {"dataset": dataset.digest, **found.identity("cumulant")}
+    rank = config.rank or cumulant.rank
+    resolved: dict[str, Any] = {"cumulant": found.name, "rank": rank}
     if config.estimator == "td":
         encoder = encoders.find(config.encoder)
         encoder.value.convolutions(dataset.obs_shape)  # refuses images before anything is computed
         inputs |= encoder.identity("encoder")
+        resolved["encoder"] = encoder.name
+    else:
+        resolved |= dict.fromkeys(TD_ONLY)
     if config.bootstrap:
         inputs["bootstrap"] = read_manifest(config.bootstrap, "gvf")["digest"]
-    identity = Identity.of("gvf", config, inputs)
+    identity = Identity.of("gvf", config, inputs, **resolved)
     if identity.is_done(config.out):
         console.print(f"{config.out} is there already.")
         return config.out
     rows = np.arange(len(dataset))
     with _directory(config, identity) as out:
         c = cumulants.evaluate(cumulant, dataset, rows, config.seed, config.device)
-        rank = config.rank or cumulant.rank
         cumulants.ranked(c, rank, dataset.action)  # refuses before hours of training
         value = (
             along_trajectories(dataset, found, c, rows, config)

@@ -61,15 +61,18 @@ def find(spec: str, on: str | None = None) -> Method:
         base = bases.find(thing)
         return Method(spec, base.name, base)
     loss = losses.find(thing)
+    base = bases.find(on or ON)
+    if loss.name in (base.name, *bases.names()):
+        raise UserError(f"method {spec!r}: {loss.name} is a base, too; give the loss another name.")
     if "labels" not in loss.value.needs:
         if cumulant is not None:
             raise UserError(f"method {spec!r}: {thing} needs no labels, so it takes no cumulant.")
-        return Method(spec, loss.name, bases.find(on or ON), loss)
+        return Method(spec, loss.name, base, loss)
     if not cumulant:
         some = f"{thing}-{cumulants.names()[0]}"
         raise UserError(f"method {spec!r} needs labels: say of which cumulant, as in {some}.")
     name = f"{loss.name}-{cumulant.rpartition(':')[2]}"
-    return Method(spec, name, bases.find(on or ON), loss, cumulant)
+    return Method(spec, name, base, loss, cumulant)
 
 
 def find_all(specs: Sequence[str], on: str | None = None) -> list[Method]:

@@ -36,8 +36,15 @@ def train(config: TrainConfig) -> Path:
     """
     config = config.resolved()
     dataset = Dataset.open(config.dataset)
-    encoder = encoders.find(config.encoder).identity("encoder")
-    identity = Identity.of("run", config, _inputs(config, dataset) | encoder)
+    method, encoder = config.find_method(), encoders.find(config.encoder)
+    identity = Identity.of(
+        "run",
+        config,
+        _inputs(config, dataset) | encoder.identity("encoder"),
+        method=method.name,
+        on=method.base.name,
+        encoder=encoder.name,
+    )
     if identity.is_done(config.out):
         console.print(f"{config.out} is done already.", soft_wrap=True)
         return config.out

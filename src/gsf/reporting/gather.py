@@ -93,9 +93,11 @@ def _settings(source: Stage) -> dict[str, Any]:
     """What all seeds of a method share in a game, as far as a run says it."""
     if source.kind != "run":
         return {}
-    shared = set(source.manifest.get("decisive", ())) - {"seed", "grad_steps", "keep"}
-    chosen = {name: value for name, value in source.config.items() if name in shared}
-    return {"dataset": source.inputs.get("dataset"), **chosen}
+    options = source.manifest.get("options", {})
+    own = {"seed", "grad_steps", "keep"}
+    shared = {name: value for name, value in options.items() if name not in own}
+    code = {name: x for name, x in source.inputs.items() if name != "labels"}
+    return {**code, **shared}
 
 
 def missing_runs(

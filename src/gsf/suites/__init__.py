@@ -124,15 +124,24 @@ def all_suites() -> list[Suite]:
     return list({suite.name: suite for suite in [*REGISTRY.of_files(), *installed]}.values())
 
 
-def find_game(spec: str) -> tuple[Suite, str]:
-    """The suite of a game, and the game's own name; one sentence if there is no such game."""
+def name_game(spec: str) -> tuple[Suite, str]:
+    """As `find_game`, of a name that the user gives: in `file.py:Suite/game` the file is run."""
     owner, _, name = spec.rpartition("/")
-    suites = [REGISTRY.find(owner).value] if owner else all_suites()
+    if owner:
+        REGISTRY.find(owner)
+    return find_game(name)
+
+
+def find_game(name: str) -> tuple[Suite, str]:
+    """The suite of a game, and the game's own name; one sentence if there is no such game.
+
+    Names come from files, too (recordings, rows, manifests), so none of them runs code.
+    """
+    suites = all_suites()
     having = [suite for suite in suites if name in suite.games]
     if len(having) > 1:
         raise UserError(
-            f"{name} is a game of {' and of '.join(s.name for s in having)}; "
-            f"say which: {having[0].name}/{name}."
+            f"{name} is a game of {' and of '.join(s.name for s in having)}; rename one of them."
         )
     if not having:
         known = [game for suite in suites for game in suite.games]
@@ -151,10 +160,7 @@ def facts_of(game: str) -> Game:
 
 def known_facts(game: str) -> Game | None:
     """The same; None of a game that no suite has, such as that of imported data."""
-    try:
-        return facts_of(game)
-    except UserError:
-        return None
+    return facts_of(game) if any(game in suite.games for suite in all_suites()) else None
 
 
 def make_env(game: str, levels: Levels, n_envs: int, seed: int, **options: Any) -> Any:

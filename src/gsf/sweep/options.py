@@ -26,6 +26,14 @@ STAGES: dict[str, Any] = {
     "train": TrainConfig,
     "evaluate": EvaluateConfig,
 }
+# Options of a stage that follow from what is swept.
+GIVEN = {
+    "materialise": ("recording", "out"),
+    "fit": ("dataset", "out", "cumulant", "seed"),
+    "label": ("gvf", "out", "dataset"),
+    "train": ("dataset", "out", "labels", "method", "seed", "base", "loss"),
+    "evaluate": ("agent", "out", "game", "dataset"),
+}
 
 
 @dataclass(frozen=True)
@@ -95,6 +103,8 @@ class RunConfig:
             owner, option, _ = _parse_setting(word)
             if owner not in known:
                 raise UserError(f"--set {word}: choose an owner among {', '.join(known)}.")
+            if option in GIVEN.get(owner, ()):
+                raise UserError(f"--set {word}: gsf run itself decides {option}; leave it out.")
             options = [field.name for field in fields(known[owner])]
             if option not in options:
                 raise UserError(

@@ -9,7 +9,7 @@ from gsf.core.errors import UserError
 from gsf.data.recording import Recording, list_shipped
 from gsf.learn.methods import Method
 from gsf.nets import encoders
-from gsf.suites import all_suites, find_game, known_facts
+from gsf.suites import all_suites, known_facts, name_game
 from gsf.sweep.jobs import Job
 from gsf.sweep.options import RunConfig
 
@@ -60,7 +60,9 @@ def resolve(config: RunConfig) -> Plan:
         config.stage("train", method, dataset=Path(), out=Path()).resolved()
     encoders.find(config.stage("fit", dataset=Path(), out=Path()).encoder)
     config.stage("label", gvf=Path(), out=Path())
-    if config.tune and not config.stage("evaluate", agent="").n_validation:
+    config.stage("materialise", recording="", out=Path())
+    played = config.stage("evaluate", agent="")
+    if config.tune and not played.n_validation:
         raise UserError("--tune needs validation levels: add evaluate.n_validation=50 to --set.")
     if config.tune and config.stage("train", dataset=Path(), out=Path()).released:
         raise UserError("--tune would undo train.released=true; leave one of them out.")
@@ -78,11 +80,11 @@ def _find_recordings(config: RunConfig) -> dict[str, str]:
                 f"{found[game]} and {name} are both of {game}; `gsf data join` makes them one."
             )
         found[game] = name
-    games = _all_games() if config.games == ("all",) else config.games or tuple(found)
+    asked = tuple(name_game(game)[1] for game in config.games if config.games != ("all",))
+    games = _all_games() if config.games == ("all",) else asked or tuple(found)
     if not games:
         raise UserError("no recordings are shipped with this build; name some with --recordings.")
     for game in games:
-        find_game(game)
         if game not in found:
             raise UserError(
                 f"no recording of {game} is shipped; make one with `gsf collect --game {game}` "

@@ -13,6 +13,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from gsf.core import registry
 from gsf.core.logs import console, progress
 
 
@@ -83,7 +84,9 @@ def _start(job: Work, threads: int) -> tuple[Connection, BaseProcess]:
     """The process of a job, and where it will answer."""
     context = multiprocessing.get_context("spawn")  # a fork would inherit torch's threads
     answer, to_us = context.Pipe(duplex=False)
-    process = context.Process(target=_run_logged, args=(job, threads, to_us))
+    process = context.Process(
+        target=_run_logged, args=(job, threads, registry.named_files(), to_us)
+    )
     process.start()
     to_us.close()  # the process has its own: when it dies, we read the end
     return answer, process
@@ -104,9 +107,10 @@ def _log(job: Work) -> Path:
     return job.out.with_name(f"{job.out.name}.log")
 
 
-def _run_logged(job: Work, threads: int, answer: Connection) -> None:
+def _run_logged(job: Work, threads: int, named: list[Path], answer: Connection) -> None:
     import torch
 
+    registry.allow(named)
     torch.set_num_threads(threads)
     _log(job).parent.mkdir(parents=True, exist_ok=True)
     with open(_log(job), "a") as file, contextlib.redirect_stdout(file):

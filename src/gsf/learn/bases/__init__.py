@@ -44,7 +44,7 @@ class Base(nn.Module, ABC):
 
 
 def _is_base(value: Any) -> bool:
-    return isinstance(value, type) and issubclass(value, Base) and value is not Base
+    return isinstance(value, type) and issubclass(value, Base) and hasattr(value, "Config")
 
 
 _registry: Registry[type[Base]] = Registry("base", __name__, _is_base)

@@ -57,9 +57,7 @@ class AuxiliaryLoss(nn.Module, ABC):
 
 
 def _is_loss(value: Any) -> bool:
-    return (
-        isinstance(value, type) and issubclass(value, AuxiliaryLoss) and value is not AuxiliaryLoss
-    )
+    return isinstance(value, type) and issubclass(value, AuxiliaryLoss) and hasattr(value, "Config")
 
 
 _registry: Registry[type[AuxiliaryLoss]] = Registry("auxiliary loss", __name__, _is_loss)
