@@ -45,7 +45,7 @@ def test_a_game_is_found_by_its_name_or_with_its_suite():
     assert (suite.name, game) == ("procgen", "coinrun")
     assert find_game("procgen/coinrun") == (suite, "coinrun")
     assert known_facts("corridor") is None
-    suite, game = find_game(GAME)
+    suite, game = name_game(GAME)
     assert (suite.name, game, suite.games[game].noop) == ("corridors", "corridor", 1)
     assert facts_of("corridor").actions == ("left", "stay", "right")  # the file has been named
 
@@ -62,7 +62,7 @@ def test_a_game_is_found_by_its_name_or_with_its_suite():
 )
 def test_what_is_not_there_is_said(name, message):
     with pytest.raises(UserError, match=message):
-        find_game(name)
+        name_game(name)
 
 
 def test_two_suites_may_have_games_of_one_name(monkeypatch):
@@ -84,12 +84,13 @@ def test_turns_are_parts_of_a_list_or_draws_from_a_range():
 
 
 def test_it_is_evaluated_level_by_level_whatever_the_number_of_envs():
-    rows = evaluate_agent(Walker(), GAME, range(20), n_envs=20)
+    _, game = name_game(GAME)
+    rows = evaluate_agent(Walker(), game, range(20), n_envs=20)
     assert (rows["return"] == 1).all()
     assert rows["completed"].all()
     assert rows["length"].between(1, LENGTH).all()
-    slow = evaluate_agent(Walker(), GAME, range(20), "sampled", n_envs=20, seed=3)
-    again = evaluate_agent(Walker(), GAME, range(20), "sampled", n_envs=3, seed=3)
+    slow = evaluate_agent(Walker(), game, range(20), "sampled", n_envs=20, seed=3)
+    again = evaluate_agent(Walker(), game, range(20), "sampled", n_envs=3, seed=3)
     assert slow.equals(again)
     assert slow["length"].sum() > 1.5 * rows["length"].sum()
 

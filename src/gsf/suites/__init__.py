@@ -127,21 +127,26 @@ def all_suites() -> list[Suite]:
 def name_game(spec: str) -> tuple[Suite, str]:
     """As `find_game`, of a name that the user gives: in `file.py:Suite/game` the file is run."""
     owner, _, name = spec.rpartition("/")
-    if owner:
-        REGISTRY.find(owner)
-    return find_game(name)
+    return _only([REGISTRY.find(owner).value] if owner else all_suites(), name)
 
 
-def find_game(name: str) -> tuple[Suite, str]:
+def find_game(spec: str) -> tuple[Suite, str]:
     """The suite of a game, and the game's own name; one sentence if there is no such game.
 
-    Names come from files, too (recordings, rows, manifests), so none of them runs code.
+    Names come from files, too (recordings, rows, manifests), so none of them runs a file.
     """
-    suites = all_suites()
+    owner, _, name = spec.rpartition("/")
+    if owner and owner not in REGISTRY.names():
+        raise UserError(f"unknown game {spec!r}; a suite of your own is named with --code first.")
+    return _only([REGISTRY.find(owner).value] if owner else all_suites(), name)
+
+
+def _only(suites: Sequence[Suite], name: str) -> tuple[Suite, str]:
     having = [suite for suite in suites if name in suite.games]
     if len(having) > 1:
         raise UserError(
-            f"{name} is a game of {' and of '.join(s.name for s in having)}; rename one of them."
+            f"{name} is a game of {' and of '.join(s.name for s in having)}; "
+            f"say which: {having[0].name}/{name}."
         )
     if not having:
         known = [game for suite in suites for game in suite.games]
