@@ -136,7 +136,8 @@ class Registry(Generic[T]):
 
 def named_files() -> list[Path]:
     """What the user has named in this process, for another process that works for it."""
-    return [path for path in dict.fromkeys(_named.values()) if path.is_file()]
+    same = ((code, path) for code, path in _named.items() if path.is_file())
+    return [path for code, path in same if digest_file(path) == code]
 
 
 def allow(files: Sequence[Path]) -> None:
@@ -165,7 +166,7 @@ def _run(path: Path) -> Any:
         except UserError:
             del sys.modules[unique]
             raise
-    _named[code] = path
+    _named[code] = path.resolve()
     return sys.modules[unique]
 
 
