@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -49,8 +49,12 @@ class Batch:
     level: torch.Tensor  # 0..n_levels-1
     index: torch.Tensor  # rows of the dataset
 
+    def map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
+        return Batch(**{f.name: change(getattr(self, f.name)) for f in fields(self)})
+
     def to(self, device: torch.device | str) -> Batch:
-        return Batch(**{f.name: getattr(self, f.name).to(device) for f in fields(self)})
+        """Without waiting for it, where the memory is pinned."""
+        return self.map(lambda x: x.to(device, non_blocking=True))
 
 
 class Dataset:

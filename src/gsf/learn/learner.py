@@ -71,6 +71,10 @@ class Learner:
         }
         for module in self.modules.values():
             module.to(device)
+        for network in (self.encoder, self.target_encoder):
+            network.bf16 = config.precision == "bf16"
+            if config.compile:
+                network.compile()
         rl, aux = [*self.encoder.parameters(), *_trained(self.base)], _trained(self.aux)
         self.joint = self.aux is not None and config.update == "joint"
         trained = rl + aux if self.joint else rl
@@ -85,24 +89,39 @@ class Learner:
         """How many levels a batch should be drawn from; None: any."""
         return None if self.aux is None else self.aux.n_levels
 
-    def update(self, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:
-        """One training step; metrics `<term>/<quantity>` without gradient."""
-        context = self._context(batch, rng)
+    def draw(
+        self, n: int, rng: np.random.Generator, n_levels: int | None = None
+    ) -> tuple[Batch, Mapping[str, Tensor]]:
+        """A batch, and what the auxiliary loss draws beside it, both in the CPU's memory."""
+        batch = self.dataset.sample(n, rng, n_levels or self.n_levels)
+        return batch, self._drawn(batch, rng)
+
+    def _drawn(self, batch: Batch, rng: np.random.Generator) -> Mapping[str, Tensor]:
+        return {} if self.aux is None else self.aux.draw(self.dataset, batch, rng)
+
+    def update(
+        self, batch: Batch, rng: np.random.Generator, drawn: Mapping[str, Tensor] | None = None
+    ) -> dict[str, Tensor]:
+        """One training step; metrics `<term>/<quantity>` without gradient, on the device.
+
+        drawn: what `draw` returned with the batch; None: it is drawn here, from `rng`.
+        """
+        context = self._context(batch, rng, drawn)
         z = context.z.detach() if self.config.stop_gradient else context.z
         loss, info = self.base(z, context)
         terms, weights = {self.base.name: loss}, {self.base.name: 1.0}
-        metrics = _named(self.base.name, info)
+        metrics = self._named(self.base.name, info)
         if self.joint:
             assert self.aux is not None
             terms[self.aux.name], info = self.aux(context)
             weights[self.aux.name] = self.config.aux_weight
-            metrics |= _named(self.aux.name, info)
+            metrics |= self._named(self.aux.name, info)
         self._step("rl", terms, weights)
 
         if self.aux is not None and not self.joint:
             context = dataclasses.replace(context, z=self.encoder(context.obs))
             terms[self.aux.name], info = self.aux(context)
-            metrics |= _named(self.aux.name, info)
+            metrics |= self._named(self.aux.name, info)
             self._step("aux", {self.aux.name: terms[self.aux.name]}, {self.aux.name: 1.0})
 
         update_target(self.target_encoder, self.encoder, self.config.target_rate)
@@ -111,8 +130,10 @@ class Learner:
             self.aux.after_step()
         return metrics | {f"{name}/loss": term.detach() for name, term in terms.items()}
 
-    def _context(self, batch: Batch, rng: np.random.Generator) -> Context:
-        drawn = {} if self.aux is None else self.aux.draw(self.dataset, batch, rng)
+    def _context(
+        self, batch: Batch, rng: np.random.Generator, drawn: Mapping[str, Tensor] | None = None
+    ) -> Context:
+        drawn = self._drawn(batch, rng) if drawn is None else drawn
 
         def crop(obs: Tensor) -> Tensor:
             return random_crop(obs, rng, self.config.crop) if self.config.crop else obs
@@ -123,7 +144,7 @@ class Learner:
             batch=batch,
             obs=obs,
             z=self.encoder(obs),
-            drawn={name: x.to(self.device) for name, x in drawn.items()},
+            drawn={name: x.to(self.device, non_blocking=True) for name, x in drawn.items()},
             base=self.base,
             encoder=self.encoder,
             target_encoder=self.target_encoder,
@@ -136,6 +157,10 @@ class Learner:
         self.optimizers[name].zero_grad(set_to_none=True)
         total.backward()  # type: ignore[no-untyped-call]
         self.optimizers[name].step()
+
+    def _named(self, term: str, info: Info) -> dict[str, Tensor]:
+        values = {name: torch.as_tensor(x, device=self.device) for name, x in info.items()}
+        return {f"{term}/{name}": x.detach() for name, x in values.items()}
 
     def finite(self) -> bool:
         parameters = (p for module in self.modules.values() for p in module.parameters())
@@ -161,7 +186,3 @@ class Learner:
 
 def _trained(module: nn.Module | None) -> list[nn.Parameter]:
     return [] if module is None else [p for p in module.parameters() if p.requires_grad]
-
-
-def _named(term: str, info: Info) -> dict[str, Tensor]:
-    return {f"{term}/{name}": torch.as_tensor(x).detach() for name, x in info.items()}

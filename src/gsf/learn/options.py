@@ -53,6 +53,12 @@ class AgentConfig:
     """joint: weight of the auxiliary loss."""
     aux_lr: float | None = None
     """alternating: the auxiliary loss's learning rate. Default: lr."""
+    precision: Literal["float32", "bf16"] = "float32"
+    """bf16: the encoder's convolutions compute in bfloat16, for GPUs that are faster in it;
+    weights, heads and losses stay float32."""
+    compile: Incidental[bool] = False
+    """Compile the encoder (torch.compile): half a minute at the start, for long runs on a GPU. On a
+    CPU it needs a C++ compiler and gains nothing (docs/speed.md)."""
     released: bool = False
     """The setting of the authors' research code for this method (see docs/methods.md)."""
     base: Any = None
@@ -131,6 +137,8 @@ class TrainConfig(AgentConfig):
     """Steps between rows of metrics, which are means over these steps."""
     device: Incidental[Literal["auto", "cpu", "cuda"]] = "auto"
     """Where networks run; auto: a GPU if there is one."""
+    prefetch: Incidental[int | None] = None
+    """Batches drawn ahead by a thread; the result is the same. Default: 2 for a GPU, else 0."""
 
     @classmethod
     def for_command_line(cls, argv: list[str]) -> type[Self]:
@@ -161,6 +169,8 @@ class TrainConfig(AgentConfig):
             self, "grad_steps", "batch", "n_levels", "keep", "checkpoint_every", "log_every"
         )
         require_seed(self.seed)
+        if self.prefetch is not None and self.prefetch < 0:
+            raise UserError(f"--prefetch must not be negative, got {self.prefetch}.")
         return super().resolved()
 
 

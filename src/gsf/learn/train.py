@@ -9,10 +9,14 @@ import dataclasses
 import json
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from gsf.core.errors import UserError
 from gsf.core.files import locked, save_checkpoint
@@ -21,6 +25,7 @@ from gsf.core.stage import Identity, read_manifest
 from gsf.data.dataset import Dataset
 from gsf.gvf.labels import load_labels
 from gsf.learn.agent import load_run_checkpoint
+from gsf.learn.feed import AHEAD_OF_A_GPU, Feed
 from gsf.learn.learner import Learner
 from gsf.learn.options import TrainConfig as TrainConfig
 from gsf.nets import encoders
@@ -64,7 +69,7 @@ def train(config: TrainConfig) -> Path:
             actions=dataset.manifest.get("actions"),  # ids of the suite, by position
             reward_scale=learner.spec.reward_scale,
         )
-        at = _loop(config, dataset, learner, rng)
+        at = _loop(config, learner, rng)
         identity.finish(config.out, step=at.step, seconds=at.seconds)
     print(f"{config.out}: {learner.method.name}, {at.step:,} steps in {at.seconds:,.0f} s")
     return config.out
@@ -102,53 +107,86 @@ class _Position:
     n_summed: int = 0
 
 
-def _loop(
-    config: TrainConfig, dataset: Dataset, learner: Learner, rng: np.random.Generator
-) -> _Position:
-    at = _resume(config, learner, rng)
-    saved, started = at.step, time.monotonic() - at.seconds
-    n_levels = config.n_levels or learner.n_levels
-    keep = kept_steps(config.grad_steps, config.keep)
+class _Tally:
+    """Metrics since their last row, summed where they are computed: no step waits for a GPU."""
+
+    def __init__(self, at: _Position) -> None:
+        self.names, self.n = list(at.sums), at.n_summed
+        self._sums = torch.tensor(list(at.sums.values()), dtype=torch.float64)
+        self._worst = torch.zeros_like(self._sums)
+
+    def add(self, info: Mapping[str, Tensor]) -> None:
+        values = torch.stack([x.float() for x in info.values()]).double()
+        if not self.n:
+            self.names, self._sums = list(info), torch.zeros_like(values)
+            self._worst = self._sums
+        self._sums = self._sums.to(values.device) + values
+        self._worst = self._worst.to(values.device).maximum(values.abs())  # NaN stays
+        self.n += 1
+
+    @property
+    def sums(self) -> dict[str, float]:
+        return dict(zip(self.names, self._sums.tolist(), strict=True)) if self.n else {}
+
+    @property
+    def diverged(self) -> str | None:
+        """Which loss was beyond bounds, if any."""
+        for name, worst in zip(self.names, self._worst.tolist(), strict=True):
+            if name.endswith("/loss") and not worst <= DIVERGED:  # also NaN
+                return f"|{name}| was {worst:g}"
+        return None
+
+
+def _loop(config: TrainConfig, learner: Learner, rng: np.random.Generator) -> _Position:
+    feed_rng = rng.spawn(1)[0]
+    at = _resume(config, learner, rng, feed_rng)
+    tally, saved, started = _Tally(at), at.step, time.monotonic() - at.seconds
+    keep, shown = kept_steps(config.grad_steps, config.keep), dict[str, float]()
+    on_gpu = learner.device == "cuda"
+    ahead = (AHEAD_OF_A_GPU if on_gpu else 0) if config.prefetch is None else config.prefetch
     with (
+        Feed(
+            lambda rng: learner.draw(config.batch, rng, config.n_levels), feed_rng, ahead, on_gpu
+        ) as feed,
         contextlib.closing(Metrics(config.out, at.step)) as metrics,
         progress(f"train {learner.method.name}", config.grad_steps) as advance,
     ):
         while at.step < config.grad_steps:
-            info = learner.update(dataset.sample(config.batch, rng, n_levels), rng)
-            values = {name: float(value) for name, value in info.items()}
+            fed = next(feed)
+            tally.add(learner.update(fed.batch, rng, fed.drawn))
             at.step, at.seconds = at.step + 1, time.monotonic() - started
             last = at.step == config.grad_steps
-            terms = {name: x for name, x in values.items() if name.endswith("/loss")}
-            for name, value in terms.items():
-                if not abs(value) <= DIVERGED:  # also NaN
-                    raise _diverged(config, f"{name} is {value:g}", at.step, saved)
-            at.sums = {name: at.sums.get(name, 0.0) + x for name, x in values.items()}
-            at.n_summed += 1
-            if at.step % config.log_every == 0 or last:
-                means = {name: total / at.n_summed for name, total in at.sums.items()}
+            log = at.step % config.log_every == 0 or last
+            save = at.step % config.checkpoint_every == 0 or at.step in keep or last
+            if (log or save) and (loss := tally.diverged):
+                raise _diverged(config, loss, at.step, saved)
+            if log:
+                means = {name: total / tally.n for name, total in tally.sums.items()}
                 metrics.write(at.step, {**means, "train/seconds": at.seconds})
-                at.sums, at.n_summed = {}, 0
-            if at.step % config.checkpoint_every == 0 or at.step in keep or last:
+                shown = {name: x for name, x in means.items() if name.endswith("/loss")}
+                tally.n = 0
+            if save:
                 if not learner.finite():
                     raise _diverged(config, "a weight is not finite", at.step, saved)
-                _save(config, learner, rng, at, keep=at.step in keep)
+                at.sums, at.n_summed = tally.sums, tally.n
+                _save(config, learner, at, {"rng": rng.bit_generator.state, "feed": fed.rng})
                 saved = at.step
-            advance(at.step, **terms)
+            advance(at.step, **shown)
     return at
 
 
-def _save(
-    config: TrainConfig, learner: Learner, rng: np.random.Generator, at: _Position, keep: bool
-) -> None:
+def _save(config: TrainConfig, learner: Learner, at: _Position, streams: Mapping[str, Any]) -> None:
     position = {"method": learner.method.name, **dataclasses.asdict(at)}
-    if keep:
+    if at.step in kept_steps(config.grad_steps, config.keep):
         kept = config.out / "checkpoints" / f"step_{at.step}.pt"
         save_checkpoint(kept, {**position, **learner.networks()})
-    position["rng"] = json.dumps(rng.bit_generator.state)
+    position |= {name: json.dumps(state) for name, state in streams.items()}
     save_checkpoint(config.out / "checkpoint.pt", {**position, **learner.state()})
 
 
-def _resume(config: TrainConfig, learner: Learner, rng: np.random.Generator) -> _Position:
+def _resume(
+    config: TrainConfig, learner: Learner, rng: np.random.Generator, feed_rng: np.random.Generator
+) -> _Position:
     latest = config.out / "checkpoint.pt"
     if not latest.is_file():
         return _Position()
@@ -160,10 +198,11 @@ def _resume(config: TrainConfig, learner: Learner, rng: np.random.Generator) -> 
         )
     learner.load(state)
     rng.bit_generator.state = json.loads(state["rng"])
+    feed_rng.bit_generator.state = json.loads(state["feed"])
     return _Position(**{f.name: state[f.name] for f in dataclasses.fields(_Position)})
 
 
 def _diverged(config: TrainConfig, what: str, step: int, saved: int) -> UserError:
     latest = config.out / "checkpoint.pt"
     kept = f"the last good checkpoint, of step {saved}, is {latest}" if saved else "nothing is kept"
-    return UserError(f"training diverged at step {step}: {what}; {kept}. Try a lower --lr.")
+    return UserError(f"training diverged by step {step}: {what}; {kept}. Try a lower --lr.")

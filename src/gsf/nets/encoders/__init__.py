@@ -111,7 +111,9 @@ def pixel_unshuffle(obs: Tensor, block: int) -> Tensor:
 
 
 class Encoder(nn.Module):
-    """z = f(o): [n,H,W,C] uint8 (or float, 0..255) -> [n,256] within (-1, 1)."""
+    """z = f(o): [n,H,W,C] uint8 (or float, 0..255) -> [n,256] within (-1, 1), float32."""
+
+    bf16 = False  # the trunk, where the time goes, computes in bfloat16; weights stay float32
 
     def __init__(self, obs_shape: Shape, kind: str | Architecture = "impala") -> None:
         super().__init__()
@@ -121,5 +123,7 @@ class Encoder(nn.Module):
         )
 
     def forward(self, obs: Tensor) -> Tensor:
-        z: Tensor = self.embed(self.trunk(obs))
+        with torch.autocast(obs.device.type, torch.bfloat16, enabled=self.bf16):
+            features = self.trunk(obs)
+        z: Tensor = self.embed(features.float())
         return z
