@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from gsf.core.interrupts import stoppable
+
 
 @dataclass(frozen=True)
 class Toy:
@@ -20,9 +22,16 @@ class Toy:
             raise OSError(28, "No space left on device")
         if self.act == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
-        if self.act == "sleep":
-            (self.out.parent / f"{self.out.name}.pid").write_text(str(os.getpid()))
-            time.sleep(60)
+        if self.act == "exit":
+            raise SystemExit(0)
+        if self.act == "deaf":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if self.act in ("sleep", "deaf"):
+            with stoppable() as stop:
+                stop.kept = "half of it is saved"
+                (self.out.parent / f"{self.out.name}.pid").write_text(str(os.getpid()))
+                while not stop.asked:
+                    time.sleep(0.05)
         return "bad input" if self.act == "refused" else None
 
 

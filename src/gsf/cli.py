@@ -17,6 +17,7 @@ from rich.markup import escape
 
 from gsf.core import registry
 from gsf.core.errors import UserError, did_you_mean
+from gsf.core.interrupts import interruptible
 from gsf.core.logs import console
 from gsf.core.presets import PRESETS, preset_values
 
@@ -88,18 +89,20 @@ VERBS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     try:
-        return _dispatch(list(sys.argv[1:] if argv is None else argv))
+        with interruptible():
+            return _dispatch(list(sys.argv[1:] if argv is None else argv))
     except UserError as error:
         return _fail(str(error), 2)
-    except KeyboardInterrupt:
-        return _fail("interrupted; the same command goes on from the last checkpoint.", 130)
+    except KeyboardInterrupt as stopped:
+        kept = str(stopped) or "what was finished or saved before is kept"
+        return _fail(f"{kept}; the same command goes on from there.", 130, "interrupted")
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         return _fail(f"{error.strerror or error}{where}.", 2)
 
 
-def _fail(message: str, code: int) -> int:
-    console.print(f"[red]error:[/] {escape(message)}", highlight=False, soft_wrap=True)
+def _fail(message: str, code: int, what: str = "error") -> int:
+    console.print(f"[red]{what}:[/] {escape(message)}", highlight=False, soft_wrap=True)
     return code
 
 

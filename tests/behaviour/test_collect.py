@@ -19,9 +19,10 @@ from gsf.core.errors import UserError
 from gsf.core.files import load_checkpoint
 from gsf.core.logs import read_metrics
 from gsf.core.stage import read_manifest
-from gsf.data.recording import Recording
-from gsf.data.replay import Replay
+from gsf.data.recording import BLOCK, Recording
+from gsf.data.replay import Recorder, Replay
 from gsf.suites.procgen import make_env
+from signals import stopped
 
 TINY = {
     "game": "fruitbot",
@@ -151,6 +152,24 @@ def test_training_may_be_cut_short_while_it_lasts(trained, tmp_path, monkeypatch
             collect(longer)
     collect(dataclasses.replace(longer, frames=200))
     assert (tmp_path / "policy.pt").read_bytes() == (trained.out / "policy.pt").read_bytes()
+
+
+def test_asked_to_stop_it_loses_no_update_of_the_policy(trained, tmp_path):
+    config = dataclasses.replace(trained, out=tmp_path)
+    said = stopped(collect, config, PPO, "iterate", at=1)
+    assert said == f"frame 128 of 200 is saved in {tmp_path}"
+    collect(config)
+    for name in ("policy.pt", "fruitbot.gsfrec"):
+        assert (tmp_path / name).read_bytes() == (trained.out / name).read_bytes()
+
+
+def test_asked_to_stop_it_loses_no_block_of_a_recording(tmp_path):
+    options = TINY | {"random": True, "n_envs": 1, "transitions": BLOCK + 1}
+    config = CollectConfig(**options, out=tmp_path / "parts")
+    said = stopped(collect, config, Recorder, "add", at=1)
+    assert said == f"1,024 of 1,025 recorded frames are saved in {config.out}"
+    whole = collect(dataclasses.replace(config, out=tmp_path / "whole"))
+    assert collect(config).read_bytes() == whole.read_bytes()
 
 
 def test_other_options_in_the_same_directory_are_refused(trained):

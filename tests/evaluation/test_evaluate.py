@@ -25,6 +25,7 @@ from gsf.suites import facts_of
 from gsf.suites.procgen import make_env
 from players import LEVELS, HashAgent, train_run, write_dataset
 from recordings import record
+from signals import stopped
 
 GAME = "starpilot"  # short whatever one does
 FEW = {"n_seen": 3, "n_validation": 0, "n_unseen": 1, "device": "cpu"}
@@ -255,6 +256,18 @@ def test_a_killed_evaluation_goes_on_where_it_was(tmp_path, monkeypatch):
     assert (tmp_path / "killed.csv").read_bytes() == whole
     evaluate(killed)
     assert len(asked) == 2  # all there: nothing is played
+
+
+def test_asked_to_stop_it_keeps_the_episodes_that_are_over(tmp_path):
+    options = {"game": "fruitbot", "modes": ("greedy",), "n_envs": 2, **FEW}
+    evaluate(EvaluateConfig("random", tmp_path / "whole.csv", **options))
+    whole = pd.read_csv(tmp_path / "whole.csv")
+    config = EvaluateConfig("random", tmp_path / "parts.csv", **options)
+    at = int(whole["length"][:2].min()) + 1  # the second of the first two levels is under way
+    said = stopped(evaluate, config, RandomActor, "act", at)
+    assert said == f"1 of 4 episodes are in {tmp_path / 'parts.csv'}"
+    evaluate(config)
+    assert (tmp_path / "parts.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
 def test_more_levels_play_only_the_new_ones(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ from gsf.core.files import load_checkpoint
 from gsf.core.stage import read_manifest
 from gsf.gvf import td
 from gsf.gvf.fit import FitConfig, fit
+from signals import stopped
 
 SCALES = (1.0, 1000.0)
 QUICK = {"gamma": 0.9, "batch": 32, "lr": 1e-3, "target_rate": 0.1, "diagnose": False}
@@ -54,6 +55,15 @@ def test_a_killed_fit_goes_on_exactly(tmp_path, monkeypatch):
     assert one["rng"] == two["rng"]
     for part in ("online", "target", "popart"):
         assert all(torch.equal(x, two[part][k]) for k, x in one[part].items())
+
+
+def test_asked_to_stop_a_fit_loses_no_step(tmp_path):
+    whole, config = fit(small_td(tmp_path, "whole")), small_td(tmp_path, "stopped")
+    said = stopped(fit, config, td.TDLearner, "update", at=6)
+    assert said == f"step 6 of 8 is saved in {config.out}"
+    fit(config)
+    for file in ("values.npy", "metrics.jsonl"):
+        assert (config.out / file).read_bytes() == (whole / file).read_bytes()
 
 
 def test_seeds_differ_and_repeat(tmp_path):

@@ -24,6 +24,7 @@ from gsf.learn import bases, losses, methods
 from gsf.learn.agent import load_agent
 from gsf.learn.learner import Learner
 from gsf.learn.train import TrainConfig, kept_steps, train
+from signals import stopped
 
 METHODS = [name.replace("<cumulant>", "reward") for name in methods.method_names()]
 
@@ -113,6 +114,21 @@ def test_20_steps_are_10_and_a_kill_and_10_more_bit_for_bit(
             load_checkpoint(run / f"checkpoints/step_{step}.pt") for run in (config.out, parts.out)
         ]
         assert equal(kept[0]["encoder"], kept[1]["encoder"])
+
+
+def test_asked_to_stop_it_loses_no_step(dataset: Dataset, tmp_path: Path) -> None:
+    config = config_of(dataset, tmp_path / "whole", grad_steps=12, keep=3)
+    train(config)
+    parts = dataclasses.replace(config, out=tmp_path / "parts")
+    said = stopped(train, parts, Learner, "update", at=7)
+    assert said == f"step 7 of 12 is saved in {parts.out}"
+    assert load_checkpoint(parts.out / "checkpoint.pt")["step"] == 7
+    train(parts)
+    assert_same_run(config.out, parts.out)
+    kept = [
+        sorted(x.name for x in (run / "checkpoints").iterdir()) for run in (config.out, parts.out)
+    ]
+    assert kept[0] == kept[1]
 
 
 def test_more_steps_continue_a_finished_run_to_what_it_would_have_been(

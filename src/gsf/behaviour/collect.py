@@ -27,6 +27,7 @@ from gsf.behaviour.policy import (
 from gsf.behaviour.ppo import PPO, sample
 from gsf.core.errors import UserError
 from gsf.core.files import load_checkpoint, locked, save_checkpoint
+from gsf.core.interrupts import stoppable
 from gsf.core.logs import Metrics, console, progress
 from gsf.core.stage import Identity
 from gsf.core.version import __version__
@@ -120,6 +121,7 @@ def _train(config: CollectConfig, identity: Identity, out: Path) -> BehaviourPol
         seconds = state["seconds"]
         console.print(f"going on from frame {ppo.frames:,}.")
     with (
+        stoppable() as stop,
         contextlib.closing(ppo.env),
         contextlib.closing(Metrics(out, ppo.frames, tensorboard=config.tensorboard)) as metrics,
         progress(f"ppo {config.game}", config.frames, "frames") as advance,
@@ -128,15 +130,19 @@ def _train(config: CollectConfig, identity: Identity, out: Path) -> BehaviourPol
         while ppo.frames < config.frames:
             started = time.monotonic()
             row = ppo.iterate()
-            elapsed = time.monotonic() - started
+            elapsed, stopping = time.monotonic() - started, stop.asked
             seconds += elapsed
             row |= {"frames_per_second": config.frames_per_update / elapsed, "seconds": seconds}
             metrics.write(ppo.frames, {f"ppo/{name}": value for name, value in row.items()})
             advance(ppo.frames, **{k: row[k] for k in ("return", "entropy") if k in row})
-            if time.monotonic() - saved >= config.checkpoint_seconds or ppo.frames >= config.frames:
+            due = time.monotonic() - saved >= config.checkpoint_seconds
+            if due or stopping or ppo.frames >= config.frames:
                 state = ppo.state_dict() | {"seconds": seconds}
                 save_checkpoint(out / TRAINING_STATE, _to_tensors(state))
                 saved = time.monotonic()
+                stop.kept = f"frame {ppo.frames:,} of {config.frames:,} is saved in {out}"
+            if stopping:
+                break
     (out / RECORDING_STATE).unlink(missing_ok=True)  # of a policy that has now learnt more
     facts = {
         "algorithm": "ppo",
@@ -182,13 +188,17 @@ def _record(config: CollectConfig, out: Path, policy: BehaviourPolicy | None) ->
         explores = rng.random(config.n_envs) < epsilon(t)
         return np.where(explores, uniform, policy.action_ids[sample(policy.logits(obs), rng)])
 
-    with progress(f"record {config.game}", n_total, "frames") as advance:
+    with stoppable() as stop, progress(f"record {config.game}", n_total, "frames") as advance:
         advance(recorder.n_steps * config.n_envs)
         for block in play_blocks(env, act, n_steps, recorder.n_steps):
             if recorder.add(block):
                 state = {"recorder": recorder.state_dict(), "env": env.state_dict()}
                 state |= {"rng": json.dumps(rng.bit_generator.state), "source": json.dumps(source)}
                 save_checkpoint(out / RECORDING_STATE, _to_tensors(state))
+                n_saved = recorder.n_steps * config.n_envs
+                stop.kept = f"{n_saved:,} of {n_total:,} recorded frames are saved in {out}"
+                if stop.asked:
+                    break
             mean = recorder.returns()["mean_return"]
             advance(recorder.n_steps * config.n_envs, **({} if mean is None else {"return": mean}))
     schedule: dict[str, Any] = {"schedule": config.epsilon if policy else "constant"}

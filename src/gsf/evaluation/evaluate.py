@@ -5,6 +5,7 @@ agent, its seed and the level alone: not of the order of play, nor of who plays 
 to a file as soon as a split is played; those already there are kept, so the same command goes on.
 """
 
+import contextlib
 import importlib
 import io
 import time
@@ -21,6 +22,7 @@ from rich.table import Table
 
 from gsf.core.errors import UserError
 from gsf.core.files import locked, write_atomic
+from gsf.core.interrupts import Stop, stoppable
 from gsf.core.logs import console, progress
 from gsf.core.options import require_positive
 from gsf.evaluation.intervals import mean_over_levels
@@ -131,12 +133,17 @@ def evaluate(config: EvaluateConfig) -> pd.DataFrame:
         n = sum(len(task.levels) for task in left)
         if not n:
             console.print(f"{out} has these rows already.", soft_wrap=True)
-        with progress(f"evaluate {players[0].game} {players[0].method}", n, "episodes") as advance:
+        what, kept = f"evaluate {players[0].game} {players[0].method}", 0
+        with stoppable() as stop, progress(what, n, "episodes") as advance:
             count = _counter(advance)
             for task in left:
-                if task.levels:
-                    played = _play(task, config, count)
+                played = _play(task, config, count, stop) if task.levels else rows[:0]
+                if len(played):
                     rows = write_rows(out, pd.concat([rows, played]) if len(rows) else played)
+                kept += len(played)
+                stop.kept = f"{kept} of {n} episodes are in {out}"
+                if stop.asked:
+                    break
     asked = pd.concat([task.of(rows) for task in tasks])[COLUMNS].reset_index(drop=True)
     _print_summary(asked, out)
     return asked
@@ -153,24 +160,30 @@ def evaluate_agent(
     difficulty: str | None = None,
     threads: int | None = None,
     count: Callable[[int, int], None] | None = None,
+    stop: Stop | None = None,
 ) -> pd.DataFrame:
     """One episode on each level, in the order given: level, mode, return, length, completed.
 
     evaluate_agent(load_agent("run"), "coinrun", range(1_000_000, 1_000_100))["return"].mean()
 
     `agent` is anything with act(obs, mode, uniform); `count` hears of episodes ended and frames.
+    Asked to `stop`, it returns the episodes that are over.
     """
     m = len(levels)
-    returns, length, completed = np.zeros(m), np.zeros(m, np.int64), np.zeros(m, bool)
+    returns, length = np.zeros(m), np.zeros(m, np.int64)
+    completed, over = np.zeros(m, bool), np.zeros(m, bool)
     options: dict[str, Any] = {"n_envs": n_envs, "difficulty": difficulty, "threads": threads}
-    for step in rollout(agent, game, levels, mode, seed=seed, **options):
-        returns[step.at] += step.reward
-        length[step.at] += 1
-        completed[step.at] = step.completed
-        if count is not None:
-            count(int(step.ended.sum()), len(step.at))
+    with contextlib.closing(rollout(agent, game, levels, mode, seed=seed, **options)) as steps:
+        for step in steps:
+            returns[step.at] += step.reward
+            length[step.at] += 1
+            completed[step.at], over[step.at] = step.completed, step.ended
+            if count is not None:
+                count(int(step.ended.sum()), len(step.at))
+            if stop is not None and stop.asked:
+                break
     result = {"level": levels, "mode": mode, "return": returns, "length": length}
-    return pd.DataFrame(result | {"completed": completed})
+    return pd.DataFrame(result | {"completed": completed})[over].reset_index(drop=True)
 
 
 def _out(config: EvaluateConfig) -> Path:
@@ -229,7 +242,9 @@ def _missing(task: Task, rows: pd.DataFrame, out: Path) -> Task:
     return Task(task.player, task.split, task.mode, left)
 
 
-def _play(task: Task, config: EvaluateConfig, count: Callable[[int, int], None]) -> pd.DataFrame:
+def _play(
+    task: Task, config: EvaluateConfig, count: Callable[[int, int], None], stop: Stop
+) -> pd.DataFrame:
     who = task.player
     rows = evaluate_agent(
         who.actor,
@@ -241,6 +256,7 @@ def _play(task: Task, config: EvaluateConfig, count: Callable[[int, int], None])
         difficulty=who.difficulty,
         threads=config.threads,
         count=count,
+        stop=stop,
     )
     return rows.assign(split=task.split, **who.names, **{IDENTITY: who.identity})
 

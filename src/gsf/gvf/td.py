@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from gsf.core.errors import UserError
 from gsf.core.files import load_checkpoint, save_checkpoint
+from gsf.core.interrupts import stoppable
 from gsf.core.logs import Metrics, progress
 from gsf.data.dataset import Batch, Dataset
 from gsf.equations import (
@@ -259,6 +260,7 @@ def learn(dataset: Dataset, cumulants: Array, config: "FitConfig", out: Path) ->
     if not len(usable):
         raise UserError(f"{dataset.path} has no transition with a next observation or an end.")
     with (
+        stoppable() as stop,
         contextlib.closing(Metrics(out, step)) as metrics,
         progress(f"fit {config.cumulant}", config.grad_steps) as advance,
     ):
@@ -276,9 +278,13 @@ def learn(dataset: Dataset, cumulants: Array, config: "FitConfig", out: Path) ->
                     f"the GVF's loss is {info['gvf/loss']} at step {now}; the last good checkpoint "
                     f"is kept in {out}: try a lower --lr or --gamma in another --out."
                 )
-            if now % LOG_STEPS == 0 or now == config.grad_steps:
+            last, stopping = now == config.grad_steps, stop.asked
+            if now % LOG_STEPS == 0 or last:
                 metrics.write(now, info)
-            if now % config.checkpoint_every == 0 or now == config.grad_steps:
+            if now % config.checkpoint_every == 0 or last or stopping:
                 save_checkpoint(out / "checkpoint.pt", {**learner.state(), "step": now})
+                stop.kept = f"step {now:,} of {config.grad_steps:,} is saved in {out}"
             advance(now, loss=info["gvf/loss"])
+            if stopping:
+                break
     return learner

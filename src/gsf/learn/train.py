@@ -20,6 +20,7 @@ from torch import Tensor
 
 from gsf.core.errors import UserError
 from gsf.core.files import locked, save_checkpoint
+from gsf.core.interrupts import stoppable
 from gsf.core.logs import Metrics, console, progress
 from gsf.core.stage import Identity, read_manifest
 from gsf.data.dataset import Dataset
@@ -145,6 +146,7 @@ def _loop(config: TrainConfig, learner: Learner, rng: np.random.Generator) -> _P
     on_gpu = learner.device == "cuda"
     ahead = (AHEAD_OF_A_GPU if on_gpu else 0) if config.prefetch is None else config.prefetch
     with (
+        stoppable() as stop,
         Feed(
             lambda rng: learner.draw(config.batch, rng, config.n_levels), feed_rng, ahead, on_gpu
         ) as feed,
@@ -155,9 +157,10 @@ def _loop(config: TrainConfig, learner: Learner, rng: np.random.Generator) -> _P
             fed = next(feed)
             tally.add(learner.update(fed.batch, rng, fed.drawn))
             at.step, at.seconds = at.step + 1, time.monotonic() - started
-            last = at.step == config.grad_steps
+            last, stopping = at.step == config.grad_steps, stop.asked
             log = at.step % config.log_every == 0 or last
-            save = at.step % config.checkpoint_every == 0 or at.step in keep or last
+            save = at.step % config.checkpoint_every == 0 or at.step in keep
+            save |= last or stopping
             if (log or save) and (loss := tally.diverged):
                 raise _diverged(config, loss, at.step, saved)
             if log:
@@ -171,7 +174,10 @@ def _loop(config: TrainConfig, learner: Learner, rng: np.random.Generator) -> _P
                 at.sums, at.n_summed = tally.sums, tally.n
                 _save(config, learner, at, {"rng": rng.bit_generator.state, "feed": fed.rng})
                 saved = at.step
+                stop.kept = f"step {saved:,} of {config.grad_steps:,} is saved in {config.out}"
             advance(at.step, **shown)
+            if stopping:
+                break
     return at
 
 

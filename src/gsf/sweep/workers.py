@@ -1,19 +1,24 @@
 """How independent jobs are run: one after another, in processes, or on a cluster.
 
 In: jobs, each a picklable callable that returns what went wrong, if anything. Out: the reasons. A
-job that crashes is one that went wrong: the others go on.
+job that crashes is one that went wrong: the others go on. Asked to stop, processes save where they
+are; however the process that started them dies, they die with it.
 """
 
 import contextlib
 import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from gsf.core import registry
+from gsf.core.interrupts import Interrupted, interruptible, stoppable
 from gsf.core.logs import console, progress
 
 
@@ -45,7 +50,7 @@ def attempt(job: Callable[[], str | None]) -> str | None:
         return job()
     except OSError as error:  # a full disk, a file that is gone
         return str(error)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a user's own code may call exit
         console.print_exception()
         return f"{type(error).__name__}: {error}"
 
@@ -62,21 +67,33 @@ def _in_processes(jobs: Sequence[Job], workers: int) -> list[str | None]:
     waiting = list(reversed(jobs))
     running: dict[Connection, tuple[Job, BaseProcess]] = {}
     reasons: dict[Job, str | None] = {}
-    with progress(f"{workers} at a time", len(jobs), "runs") as advance:
+
+    def stop_all() -> None:
+        for _, process in running.values():
+            process.terminate()  # which lets it save
+
+    with (
+        progress(f"{workers} at a time", len(jobs), "runs") as advance,
+        stoppable(stop_all) as stop,
+    ):
         try:
-            while waiting or running:
-                while waiting and len(running) < workers:
+            while running or (waiting and not stop.asked):
+                while waiting and len(running) < workers and not stop.asked:
                     job = waiting.pop()
                     answer, process = _start(job, threads)
                     running[answer] = job, process
-                ready = wait(list(running))
+                    if stop.asked:  # since the line before: it was not told
+                        process.terminate()  # type: ignore[unreachable]
+                ready = wait(list(running)) if running else []
                 for answer in [answer for answer in running if answer in ready]:
                     job, process = running.pop(answer)
                     reasons[job] = _outcome(job, answer, process)
                     advance(len(reasons), last=str(job))
-        finally:  # an interrupted job goes on from its checkpoint the next time
+            said = (f"{job}: {reason}" for job, reason in reasons.items() if reason)
+            stop.kept = "; ".join([f"{len(reasons)} of {len(jobs)} runs were begun", *said])
+        finally:  # what is killed goes on from its checkpoint the next time
             for _, process in running.values():
-                process.terminate()
+                process.kill()
     return [reasons[job] for job in jobs]
 
 
@@ -87,7 +104,11 @@ def _start(job: Work, threads: int) -> tuple[Connection, BaseProcess]:
     process = context.Process(
         target=_run_logged, args=(job, threads, registry.named_files(), to_us)
     )
+    # Ctrl-C reaches every process of a terminal: this one hears it, and tells those it started.
+    resource_tracker.ensure_running()  # it unblocks SIGINT as it starts
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     process.start()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     to_us.close()  # the process has its own: when it dies, we read the end
     return answer, process
 
@@ -108,12 +129,22 @@ def _log(job: Work) -> Path:
 
 
 def _run_logged(job: Work, threads: int, named: list[Path], answer: Connection) -> None:
+    threading.Thread(target=_die_with_parent, daemon=True).start()
     import torch
 
     registry.allow(named)
     torch.set_num_threads(threads)
     _log(job).parent.mkdir(parents=True, exist_ok=True)
-    with open(_log(job), "a") as file, contextlib.redirect_stdout(file):
+    with open(_log(job), "a") as file, contextlib.redirect_stdout(file), interruptible():
         console.file = file
-        with contextlib.suppress(KeyboardInterrupt):  # the process that started us says so
+        try:
             answer.send(attempt(job))
+        except Interrupted as stopped:  # the process that started us says so
+            answer.send(str(stopped) or "stopped")
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)  # as after a kill: the lock is free, and the next command goes on
