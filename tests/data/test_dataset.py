@@ -423,15 +423,15 @@ def test_full_disk_is_one_sentence_and_leaves_nothing(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr(os, "write", full)
     with pytest.raises(UserError, match="disk is full"), writer(tmp_path / "ds") as w:
         fill(w)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_short_writes_are_continued(tmp_path, monkeypatch):
-    pwrite = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda file, data, at: pwrite(file, data[:3], at))
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:3]))
     with writer(tmp_path / "ds") as w:
         fill(w)
         w.finish(ROWS)

@@ -22,7 +22,6 @@ import xxhash
 from rich.console import Console
 from rich.table import Table
 
-from gsf.core.errors import UserError
 from gsf.core.files import write_atomic
 from gsf.core.options import require_positive
 from gsf.data.materialise import MaterialiseConfig, materialise
@@ -133,11 +132,15 @@ def _peak_megabytes(recording: Path, out: Path) -> float:
 
 
 def peak_megabytes() -> float:
-    """Of this process. Not getrusage: its mark is inherited from the process that forked it."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    if found is None:
-        raise UserError("this system does not tell a process its peak memory.")
-    return int(found[1]) / 1024
+    """Of this process; NaN where the system does not tell."""
+    status = Path("/proc/self/status")
+    if status.is_file() and (found := re.search(r"VmHWM:\s+(\d+) kB", status.read_text())):
+        return int(found[1]) / 1024
+    if sys.platform == "darwin":
+        import resource  # not on Linux: its mark is inherited from the process that forked this one
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return float("nan")
 
 
 def _measure_sampling(path: Path, batch: int, frame_bytes: int) -> dict[str, float]:

@@ -4,9 +4,9 @@ Checkpoints hold tensors, numbers and strings only: reading one never unpickles 
 """
 
 import contextlib
-import fcntl
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -63,19 +63,38 @@ def _remove_abandoned(path: Path) -> None:
     """Partial directories of processes that no longer run (kill -9 leaves them behind)."""
     for aside in path.parent.glob(f".{path.name}.*.partial"):
         pid = aside.name.split(".")[-2]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+        if pid.isdigit() and not _is_running(int(pid)):
             shutil.rmtree(aside, ignore_errors=True)
 
 
-def _sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+def _is_running(pid: int) -> bool:
+    if sys.platform == "win32":  # where signal 0 is Ctrl-C
+        import ctypes
+
+        handle = ctypes.windll.kernel32.OpenProcess(0x1000, False, pid)
+        return bool(handle and ctypes.windll.kernel32.CloseHandle(handle))
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
 
 
-_sync_directory = _sync_file  # a directory's entries are synced the same way
+def _sync_file(path: Path) -> None:
+    with open(path, "r+b") as file:  # Windows syncs no file that is open for reading only
+        os.fsync(file.fileno())
+
+
+def _sync_directory(path: Path) -> None:
+    """Its entries; Windows knows no such thing."""
+    if sys.platform != "win32":
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -84,10 +103,22 @@ def locked(directory: Path, name: str = ".lock") -> Iterator[None]:
     directory.mkdir(parents=True, exist_ok=True)
     with open(directory / name, "w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(file.fileno())
         except OSError:
             raise UserError(f"another gsf process is writing {directory}; wait for it.") from None
         yield
+
+
+def _lock(descriptor: int) -> None:
+    """OSError if another process has it; the system unlocks when the file is closed."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def digest(*parts: bytes | str) -> str:

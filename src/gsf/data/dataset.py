@@ -102,8 +102,7 @@ class Dataset:
         obs, pages = map_array(path / "obs.npy", "uint8", shape)
         check_columns(path, columns, n_frames, manifest["n_actions"], len(manifest["levels"]))
         if larger_than_memory is None:
-            memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-            larger_than_memory = obs.nbytes > memory / 2
+            larger_than_memory = obs.nbytes > _memory() / 2
         if larger_than_memory:  # reading ahead would throw out pages that a later batch needs
             pages.madvise(mmap.MADV_RANDOM)
         return cls(path, manifest, columns, obs, pages if larger_than_memory else None)
@@ -188,6 +187,13 @@ class Dataset:
             into_page = first % mmap.PAGESIZE
             length = into_page + n_frames * size  # madvise itself stops at the end of the file
             self._prefetch_map.madvise(mmap.MADV_WILLNEED, first - into_page, length)
+
+
+def _memory() -> float:
+    """Bytes of the machine; no limit where nothing can be advised about pages."""
+    if not (hasattr(os, "sysconf") and hasattr(mmap.mmap, "madvise")):
+        return float("inf")
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _draw(

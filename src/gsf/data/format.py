@@ -41,6 +41,7 @@ Array = npt.NDArray[Any]
 Rows = Mapping[str, npt.ArrayLike]
 _HEADER_BYTES = 128  # of a .npy file with one axis of any length
 _SYNC_BYTES = 1 << 27
+_sync_data = getattr(os, "fdatasync", os.fsync)  # Linux has the faster one
 
 
 class DatasetWriter:
@@ -93,7 +94,7 @@ class DatasetWriter:
                 file, {"descr": "|u1", "fortran_order": False, "shape": shape}
             )
             self._header, self._descriptor = file.tell(), file.fileno()
-            os.ftruncate(self._descriptor, self._header + needed)
+            file.truncate(self._header + needed)
             self._stack = stack.pop_all()
         return self
 
@@ -120,12 +121,13 @@ class DatasetWriter:
         self._hashes[region].update(data)
         offset = self._header + int(self._next[region]) * self._frame_bytes
         self._next[region] += len(frames)
+        os.lseek(self._descriptor, offset, os.SEEK_SET)
         while data:  # the kernel may write less than asked, at most 2 GB
-            written = os.pwrite(self._descriptor, data, offset)
-            data, offset = data[written:], offset + written
+            written = os.write(self._descriptor, data)
+            data = data[written:]
             self._unsynced += written
         if self._unsynced > _SYNC_BYTES:  # else the disk idles now and finish() waits for it all
-            os.fdatasync(self._descriptor)
+            _sync_data(self._descriptor)
             self._unsynced = 0
 
     def finish(

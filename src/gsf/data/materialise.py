@@ -4,9 +4,7 @@ In: a recording (file or the name of a shipped one). Out: a dataset directory, w
 Memory does not grow with the recording's length. Needs the suite, not torch.
 """
 
-import os
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,21 +18,12 @@ from gsf.core.errors import UserError
 from gsf.core.logs import console, progress
 from gsf.core.options import Incidental, Input, require_positive
 from gsf.core.stage import Identity
-from gsf.data.format import DatasetWriter, Rows
+from gsf.data.played import PlayWriter
 from gsf.data.recording import Recording
-from gsf.data.replay import Block, Replay
+from gsf.data.replay import Replay
 from gsf.suites import facts_of
 
 Mask = NDArray[np.bool_]
-_ROW = np.dtype(
-    [
-        ("action", "u1"),
-        ("reward", "<f4"),
-        ("level", "<i4"),
-        ("terminated", "?"),
-        ("truncated", "?"),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -76,20 +65,17 @@ def materialise(config: MaterialiseConfig) -> Path:
     actions = facts.action_ids(config.actions)
     position = facts.action_classes if config.actions == "distinct" else actions
     n_kept = [int(n) for mask in kept for n in mask.sum(1)]
-    with (
-        DatasetWriter(
-            config.out,
-            name=recording.game,
-            obs_shape=facts.obs_shape,
-            n_actions=len(actions),
-            levels=levels,
-            region_frames=n_kept,
-        ) as writer,
-        tempfile.TemporaryFile(dir=config.out.parent) as rows,
-    ):
-        mismatches = _replay(recording, config.threads, kept, position, writer, rows.fileno())
-        writer.finish(
-            _columns(rows.fileno(), n_kept, levels),
+    with PlayWriter(
+        config.out,
+        n_kept,
+        position,
+        levels=levels,
+        name=recording.game,
+        obs_shape=facts.obs_shape,
+        n_actions=len(actions),
+    ) as play:
+        mismatches = _replay(recording, config.threads, kept, play)
+        play.finish(
             identity,
             difficulty=recording.difficulty,
             actions=actions.tolist(),  # action i of the dataset is the suite's actions[i]
@@ -148,28 +134,10 @@ def _replay(
     recording: Recording,
     threads: int | None,
     kept: Sequence[Mask],
-    position: NDArray[np.int64],
-    writer: DatasetWriter,
-    rows: int,
+    play: PlayWriter,
 ) -> int:
-    """Writes frames, and rows slot by slot, while the next block is played; returns mismatches."""
-    next_row = np.cumsum([0, *(n for mask in kept for n in mask.sum(1))])  # of every slot
+    """Writes a block while the next one is played; returns mismatches."""
     mismatches, slot, done = 0, 0, 0
-
-    def write(block: Block, keep: Mask, slot: int) -> None:
-        table = np.empty(block.action.shape, _ROW)
-        for name in table.dtype.names or ():
-            table[name] = getattr(block, name)
-        table["action"] = position[block.action]
-        for i, steps in enumerate(keep):
-            n = int(steps.sum())
-            chosen = slice(n) if steps[:n].all() else steps  # a slice needs no copy
-            if n:
-                writer.append(slot + i, block.obs[i, chosen])
-                at = int(next_row[slot + i]) * _ROW.itemsize
-                os.pwrite(rows, table[i, chosen].tobytes(), at)
-                next_row[slot + i] += n
-
     with (
         progress(f"materialise {recording.game}", len(recording), "frames") as advance,
         ThreadPoolExecutor(1) as aside,
@@ -180,7 +148,7 @@ def _replay(
             for block in replay:
                 pending.result()  # a block's buffer is played into again two blocks later
                 n = block.action.shape[1]
-                pending = aside.submit(write, block, mask[:, at : at + n], slot)
+                pending = aside.submit(play.write, block, slot, mask[:, at : at + n])
                 at += n
                 done += block.action.size
                 advance(done)
@@ -188,24 +156,3 @@ def _replay(
             slot += take.n_envs
             mismatches += replay.pixel_mismatches
     return mismatches
-
-
-def _columns(rows: int, kept: list[int], levels: list[int]) -> Iterator[Rows]:
-    """The dataset's columns, one slot after the other."""
-    episode = first = 0
-    for n in filter(None, kept):
-        table = np.frombuffer(os.pread(rows, n * _ROW.itemsize, first * _ROW.itemsize), _ROW)
-        ended = table["terminated"] | table["truncated"]
-        begun = np.cumsum(ended) - ended  # the episode's number inside the slot
-        starts = np.flatnonzero(np.diff(begun, prepend=-1))
-        yield {
-            **{name: table[name] for name in ("action", "reward", "terminated", "truncated")},
-            "level": np.searchsorted(levels, table["level"]),
-            "episode": episode + begun,
-            "t": np.arange(n) - starts[begun],
-            # Procgen shows no terminal observation, and a slot's last row has no successor.
-            "has_next": ~ended & (np.arange(n) < n - 1),
-            "frame": first + np.arange(n),
-        }
-        episode += int(begun[-1]) + 1
-        first += n

@@ -47,7 +47,7 @@ def _minari() -> Any:
         import h5py  # noqa: F401 (an extra of Minari, which its storage needs)
         import minari
     except ImportError:
-        raise UserError("Minari is not installed; pip install 'gsf[minari]'.") from None
+        raise UserError("Minari is not installed; pip install 'gsf-rl[minari]'.") from None
     return minari
 
 

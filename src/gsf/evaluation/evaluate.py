@@ -199,7 +199,7 @@ def _out(config: EvaluateConfig) -> Path:
             importlib.import_module("pyarrow")  # now, not when everything has been played
         except ImportError as error:
             raise UserError(
-                f"Parquet needs pyarrow ({error}): pip install 'gsf[parquet]', or choose .csv."
+                f"Parquet needs pyarrow ({error}): pip install 'gsf-rl[parquet]', or choose .csv."
             ) from None
     return out
 

@@ -37,7 +37,7 @@ class PlayConfig:
     level: int
     """Its number; unseen ones begin at 1000000 (Procgen)."""
     out: Path
-    """Video to write: .gif, or .mp4 (pip install 'gsf[video]')."""
+    """Video to write: .gif, or .mp4 (pip install 'gsf-rl[video]')."""
     game: str | None = None
     """What `random` is to play; a run or a policy knows its game, but not a suite in a file of
     yours: file.py:Suite/game."""
@@ -158,7 +158,7 @@ def _write_mp4(path: Path, frames: Iterator[Frame], fps: int) -> None:
     try:
         import av
     except ImportError:
-        raise UserError(".mp4 needs PyAV: pip install 'gsf[video]', or choose .gif.") from None
+        raise UserError(".mp4 needs PyAV: pip install 'gsf-rl[video]', or choose .gif.") from None
     with av.open(str(path), "w") as container:
         video = container.add_stream("libx264", rate=fps)
         video.pix_fmt = "yuv420p"

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import ctypes
+import sys
 from collections.abc import Iterator
 from typing import TypeVar
 
@@ -31,7 +32,9 @@ def keep_freed_memory() -> None:
     glibc hands them back to the system, and getting them again at every step, page by page, is a
     tenth of the step's time on a CPU. The peak of memory is the same.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other systems have none
+    if sys.platform != "linux":  # other systems have other allocators
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # as have other C libraries
     # Older versions take at most 32 MB; the second call alone would make matters worse.
     if mallopt and (mallopt(M_MMAP_THRESHOLD, 1 << 30) or mallopt(M_MMAP_THRESHOLD, 1 << 25)):
         mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)

@@ -229,7 +229,10 @@ def _procgen() -> Any:
         try:
             from procgen import ProcgenGym3Env
         except ImportError as error:
-            raise UserError(f"Procgen is not installed here ({error}): pip install gsf.") from None
+            raise UserError(
+                f"Procgen is not installed here ({error}); its wheels are for Linux on x86-64, "
+                "where installing gsf-rl brings it. Everything but Procgen's games runs without."
+            ) from None
     return ProcgenGym3Env
 
 

@@ -11,7 +11,7 @@ def on_ray(jobs: Sequence[Callable[[], str | None]]) -> list[str | None]:
     try:
         import ray
     except ImportError:
-        raise UserError("--ray needs Ray: pip install 'gsf[cluster]'.") from None
+        raise UserError("--ray needs Ray: pip install 'gsf-rl[cluster]'.") from None
     ray.init(ignore_reinit_error=True)
     resources = ray.cluster_resources()
     n_gpus = 1 if resources.get("GPU") else 0  # a task that asks for none gets none

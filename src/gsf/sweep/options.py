@@ -60,7 +60,7 @@ class RunConfig:
     workers: int = 1
     """Runs at a time, each in a process with its share of the cores; each writes <run>.log."""
     ray: bool = False
-    """Spread the runs over a Ray cluster (pip install 'gsf[cluster]') that shares this disk."""
+    """Spread the runs over a Ray cluster (pip install 'gsf-rl[cluster]') that shares this disk."""
     report: bool = True
     """Write report.html at the end."""
 

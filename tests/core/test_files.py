@@ -1,0 +1,82 @@
+"""Files that are whole or not there, on any system: locks, leftovers of processes, syncing."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from gsf.core.errors import UserError
+from gsf.core.files import atomic_directory, locked, write_atomic
+
+# What Windows lacks and what it has instead; its locks are stood in for by those of this system.
+AS_ON_WINDOWS = """
+import fcntl, mmap, os, sys, types
+import gymnasium, numpy, pandas, rich.console, torch, tyro  # they have looked at the system already
+msvcrt = types.ModuleType("msvcrt")
+msvcrt.LK_NBLCK = fcntl.LOCK_EX | fcntl.LOCK_NB
+msvcrt.locking = lambda descriptor, how, n: fcntl.flock(descriptor, how)
+sys.modules |= {"msvcrt": msvcrt, "fcntl": None, "resource": None, "procgen": None}
+for name in ("pwrite", "pread", "fdatasync", "sysconf", "sched_getaffinity"):
+    delattr(os, name)
+sys.platform = "win32"
+"""
+
+
+def test_a_lock_is_held_by_one_process_and_goes_with_it(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    with locked(tmp_path), pytest.raises(UserError, match="another gsf process"), locked(tmp_path):
+        pass
+    process = context.Process(target=_die_locked, args=(tmp_path,))
+    process.start()
+    process.join()
+    assert process.exitcode == 7
+    with locked(tmp_path):
+        pass
+
+
+def _die_locked(directory):
+    with locked(directory):
+        os._exit(7)
+
+
+def test_what_a_killed_process_left_is_removed_and_that_of_a_running_one_is_not(tmp_path):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    abandoned = tmp_path / f".out.{gone.pid}.partial"
+    beside = tmp_path / f".out.{os.getppid()}.partial"
+    for directory in (abandoned, beside):
+        directory.mkdir()
+    with atomic_directory(tmp_path / "out") as aside:
+        write_atomic(aside / "file", "whole")
+    assert not abandoned.exists()
+    assert beside.exists()
+    assert (tmp_path / "out" / "file").read_text() == "whole"
+
+
+def test_import_labels_training_and_acting_need_no_more_than_windows_has(tmp_path):
+    rng = np.random.default_rng(0)
+    for number in range(4):
+        home = tmp_path / "episodes" / f"site-{number % 2}"
+        home.mkdir(parents=True, exist_ok=True)
+        arrays = {"obs": rng.integers(0, 256, (9, 16, 16, 3), np.uint8), "reward": rng.random(9)}
+        np.savez(home / f"{number}.npz", action=rng.integers(3, size=9), **arrays)
+    commands = [
+        "data import episodes --out data",
+        "fit data --out gvf --estimator mc --allow-small-levels",
+        "label gvf --out labels --n-bins 2 --allow-small-levels",
+        "train data --method gsf-reward --labels labels --out run --encoder impala_small "
+        "--grad-steps 1 --batch 4 --device cpu",
+    ]
+    script = AS_ON_WINDOWS + "import gsf, gsf.cli\n"
+    script += (
+        f"for command in {commands}:\n    assert gsf.cli.main(command.split()) == 0, command\n"
+    )
+    script += "print(gsf.load_agent('run').act(numpy.zeros((2, 16, 16, 3), numpy.uint8)).shape)\n"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("(2,)\n")
