@@ -307,23 +307,3 @@ def end_flag(values: Any, n_steps: int, where: str, key: str) -> bool:
     if flags[:-1].any():
         raise UserError(f"{where} goes on after it was {key}, at step {int(flags.argmax())}.")
     return bool(flags[-1])
-
-
-def image_shape(shape: Sequence[int]) -> tuple[int, int, int] | None:
-    """[H,W,C] of images that come as [H,W], [H,W,C] or [C,H,W] with few channels, or None."""
-    if len(shape) == 2:
-        return shape[0], shape[1], 1
-    if len(shape) != 3:
-        return None
-    height, width, channels = shape
-    if height <= 4 < min(width, channels):  # channels came first
-        return width, channels, height
-    return height, width, channels
-
-
-def to_hwc(obs: Array) -> Array:
-    """[n, ...] of those shapes as [n,H,W,C]."""
-    shape = image_shape(obs.shape[1:])
-    if shape is not None and obs.ndim == 4 and shape != obs.shape[1:]:
-        return np.moveaxis(obs, 1, -1)
-    return obs if shape is None else obs.reshape(-1, *shape)

@@ -22,6 +22,7 @@ from gymnasium import spaces
 
 from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory
+from gsf.core.images import image_shape, to_hwc
 from gsf.core.logs import progress
 from gsf.data.dataset import Dataset
 from gsf.data.format import Array, full_disk_is_named
@@ -32,9 +33,7 @@ from gsf.data.importers import (
     Outline,
     Source,
     end_flag,
-    image_shape,
     one_value,
-    to_hwc,
 )
 
 # What gsf adds to Minari's metadata: of the dataset, and of an episode.

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gsf.core.errors import UserError
+from gsf.core.images import image_shape, to_hwc
 from gsf.data.format import Array
 from gsf.data.importers import (
     Episode,
@@ -23,9 +24,7 @@ from gsf.data.importers import (
     Source,
     check_steps,
     end_flag,
-    image_shape,
     one_value,
-    to_hwc,
 )
 
 
