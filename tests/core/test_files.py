@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from gsf.core.errors import UserError
-from gsf.core.files import atomic_directory, locked, write_atomic
+from gsf.core.files import atomic_directory, heard_by, locked, remove, write_atomic
+from gsf.core.logs import Metrics
 
 # What Windows lacks and what it has instead; its locks are stood in for by those of this system.
 AS_ON_WINDOWS = """
@@ -40,6 +41,42 @@ def test_a_lock_is_held_by_one_process_and_goes_with_it(tmp_path):
 def _die_locked(directory):
     with locked(directory):
         os._exit(7)
+
+
+def test_who_waits_for_a_lock_gets_it_when_its_holder_is_done(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    with locked(tmp_path):
+        process = context.Process(target=_wait_for, args=(tmp_path,))
+        process.start()
+        while not (tmp_path / "waits").exists():
+            pass
+        assert not (tmp_path / "has it").exists()
+    process.join()
+    assert (tmp_path / "has it").exists()
+
+
+def _wait_for(directory):
+    (directory / "waits").touch()
+    with locked(directory, wait=True):
+        (directory / "has it").touch()
+
+
+def test_a_listener_hears_of_every_file_where_it_is_written(tmp_path):
+    heard = []
+    with heard_by(lambda path, grown: heard.append((path.relative_to(tmp_path).parts, grown))):
+        write_atomic(tmp_path / "a", "whole")
+        remove(tmp_path / "a")
+        metrics = Metrics(tmp_path, tensorboard=False)
+        metrics.write(1, {"x": 2.0})
+        metrics.close()
+        with atomic_directory(tmp_path / "out") as aside:
+            (aside / "manifest.json").write_text("{}")
+            (aside / "values").write_text("")
+    write_atomic(tmp_path / "b", "nobody listens")
+    whole = [(name,) for name in ("a", "a", "metrics.jsonl", "metrics.jsonl")]
+    inside = [("out", "values"), ("out", "manifest.json")]  # which says that all is there
+    assert [name for name, _ in heard] == [*whole, *inside]
+    assert [grown for _, grown in heard] == [False, False, False, True, False, False]
 
 
 def test_what_a_killed_process_left_is_removed_and_that_of_a_running_one_is_not(tmp_path):

@@ -7,13 +7,37 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import xxhash
 
 from gsf.core.errors import UserError
+
+Listener = Callable[[Path, bool], None]
+_listeners: list[Listener] = []
+
+
+@contextlib.contextmanager
+def heard_by(listener: Listener) -> Iterator[None]:
+    """Inside, `listener(path, grown)` hears of every file that was written, grew or was removed."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+def tell(path: Path, grown: bool = False) -> None:
+    """Whoever writes a file says so here; `grown`: lines were added, the rest is as it was."""
+    for listener in _listeners:
+        listener(path, grown)
+
+
+def remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    tell(path)
 
 
 def write_atomic(path: Path, data: str | bytes) -> None:
@@ -29,6 +53,7 @@ def write_atomic(path: Path, data: str | bytes) -> None:
     finally:
         aside.unlink(missing_ok=True)
     _sync_directory(path.parent)
+    tell(path)
 
 
 @contextlib.contextmanager
@@ -52,6 +77,9 @@ def atomic_directory(path: Path) -> Iterator[Path]:
         _sync_directory(path.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+    for file in sorted(path.rglob("*"), key=lambda x: (x.name == "manifest.json", x)):
+        if file.is_file():
+            tell(file)
 
 
 def is_leftover(path: Path) -> bool:
@@ -98,27 +126,27 @@ def _sync_directory(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(directory: Path, name: str = ".lock") -> Iterator[None]:
+def locked(directory: Path, name: str = ".lock", wait: bool = False) -> Iterator[None]:
     """One writer per run directory; the lock goes with the process, however it ends."""
     directory.mkdir(parents=True, exist_ok=True)
     with open(directory / name, "w") as file:
         try:
-            _lock(file.fileno())
+            _lock(file.fileno(), wait)
         except OSError:
             raise UserError(f"another gsf process is writing {directory}; wait for it.") from None
         yield
 
 
-def _lock(descriptor: int) -> None:
+def _lock(descriptor: int, wait: bool) -> None:
     """OSError if another process has it; the system unlocks when the file is closed."""
     if sys.platform == "win32":
         import msvcrt
 
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
     else:
         import fcntl
 
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
 def digest(*parts: bytes | str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from gsf.core.files import write_atomic
+from gsf.core.files import tell, write_atomic
 
 console = Console(stderr=True)
 
@@ -32,6 +32,7 @@ class Metrics:
     def write(self, step: int, values: Mapping[str, float]) -> None:
         self._file.write(json.dumps({"step": step, **values}) + "\n")
         self._file.flush()
+        tell(self._path, grown=True)
         if self._board is not None:
             for name, value in values.items():
                 self._board.add_scalar(name, value, step)

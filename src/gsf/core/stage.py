@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from gsf.core.errors import UserError
-from gsf.core.files import digest, is_leftover, write_atomic
+from gsf.core.files import digest, is_leftover, remove, write_atomic
 from gsf.core.options import Role, roles, to_json
 from gsf.core.version import __version__
 
@@ -94,7 +94,7 @@ class Identity:
     def begin(self, out: Path, **facts: Any) -> None:
         """Marks a directory as this output in the making; what is there of it stays."""
         if not self.is_done(out):
-            (out / DONE).unlink(missing_ok=True)
+            remove(out / DONE)
             self.write(out, in_place=True, **facts)
 
     def finish(self, out: Path, **facts: Any) -> None:
