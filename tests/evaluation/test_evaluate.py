@@ -43,6 +43,23 @@ def rows(run):
     return evaluate(EvaluateConfig(str(run), **FEW))
 
 
+def test_episodes_cut_short_are_the_first_frames_of_whole_ones():
+    whole = evaluate_agent(HashAgent(), GAME, UNSEEN, "sampled", seed=4, n_envs=4)
+    most = int(whole["length"].median())
+    cut = evaluate_agent(HashAgent(), GAME, UNSEEN, "sampled", seed=4, n_envs=4, max_frames=most)
+    assert cut["length"].tolist() == whole["length"].clip(upper=most).tolist()
+    ended = whole["length"] <= most
+    pd.testing.assert_frame_equal(cut[ended], whole[ended])
+    assert not cut.loc[~ended, "completed"].any()
+
+
+def test_rows_of_cut_and_of_whole_episodes_are_never_mixed(run, tmp_path):
+    out = tmp_path / "rows.csv"
+    evaluate(EvaluateConfig(str(run), out=out, max_frames=5, **FEW))
+    with pytest.raises(UserError, match="rows of another"):
+        evaluate(EvaluateConfig(str(run), out=out, **FEW))
+
+
 def play_alone(agent, game, level, mode, seed):
     """One env, one level, step by step."""
     env = make_env(game, range(level, level + 1), 1, seed=5)

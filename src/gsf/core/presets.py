@@ -23,7 +23,8 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "fit": {"estimator": "mc", "diagnose": False, "allow_small_levels": True},
         "label": {"allow_small_levels": True},
         "train": {"encoder": "impala_small", "grad_steps": 20, "batch": 32, "checkpoint_every": 10},
-        "evaluate": {"n_seen": 8, "n_validation": 4, "n_unseen": 8},
+        # Agents of 20 steps stand still until the game ends it.
+        "evaluate": {"n_seen": 8, "n_validation": 4, "n_unseen": 8, "max_frames": 100},
     },
     "laptop": {
         "run": {"preset": "laptop", "out": Path("results/laptop"), "games": ("coinrun",)},

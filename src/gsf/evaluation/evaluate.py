@@ -10,7 +10,7 @@ import importlib
 import io
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gsf.core.errors import UserError
-from gsf.core.files import locked, write_atomic
+from gsf.core.files import digest, locked, write_atomic
 from gsf.core.interrupts import Stop, stoppable
 from gsf.core.logs import console, progress
 from gsf.core.options import require_positive
@@ -64,6 +64,8 @@ class EvaluateConfig:
     """Unseen levels to play; 0: none."""
     all: bool = False
     """Play every checkpoint kept (`gsf train --keep`), for learning curves."""
+    max_frames: int | None = None
+    """Frames after which an episode is over, for a quick look. Default: as the game says."""
     n_envs: int = 100
     """Levels played at once; changes the speed only."""
     threads: int | None = None
@@ -76,7 +78,7 @@ class EvaluateConfig:
     """Where networks run; auto: a GPU if there is one."""
 
     def __post_init__(self) -> None:
-        require_positive(self, "n_envs")
+        require_positive(self, "n_envs", "max_frames")
         for what, chosen, known in (("split", self.splits, SPLITS), ("mode", self.modes, MODES)):
             for name in chosen:
                 if name not in known:
@@ -159,6 +161,7 @@ def evaluate_agent(
     n_envs: int = 100,
     difficulty: str | None = None,
     threads: int | None = None,
+    max_frames: int | None = None,
     count: Callable[[int, int], None] | None = None,
     stop: Stop | None = None,
 ) -> pd.DataFrame:
@@ -173,6 +176,7 @@ def evaluate_agent(
     returns, length = np.zeros(m), np.zeros(m, np.int64)
     completed, over = np.zeros(m, bool), np.zeros(m, bool)
     options: dict[str, Any] = {"n_envs": n_envs, "difficulty": difficulty, "threads": threads}
+    options["max_frames"] = max_frames
     with contextlib.closing(rollout(agent, game, levels, mode, seed=seed, **options)) as steps:
         for step in steps:
             returns[step.at] += step.reward
@@ -218,6 +222,8 @@ def _players(config: EvaluateConfig) -> list[Player]:
         dataset=config.dataset,
         device=config.device,
     )
+    if config.max_frames:
+        players = [replace(x, identity=digest(x.identity, str(config.max_frames))) for x in players]
     return list({player.step: player for player in reversed(players)}.values())[::-1]
 
 
@@ -255,6 +261,7 @@ def _play(
         n_envs=config.n_envs,
         difficulty=who.difficulty,
         threads=config.threads,
+        max_frames=config.max_frames,
         count=count,
         stop=stop,
     )

@@ -6,7 +6,7 @@ who plays beside it.
 
 import contextlib
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -54,11 +54,23 @@ def rollout(
     n_envs: int | None = None,
     difficulty: str | None = None,
     threads: int | None = None,
+    max_frames: int | None = None,
 ) -> Generator[Step, None, None]:
-    """Plays one episode on each level, `n_envs` at once (default: all)."""
+    """Plays one episode on each level, `n_envs` at once (default: all), or its first frames."""
     suite, name = find_game(game)
     facts, m = suite.games[name], len(levels)
     n = min(n_envs or m, m)
+    if max_frames and n < m:  # a slot takes its next level when its env ends, not when we do
+        for first in range(0, m, n):
+            part = levels[first : first + n]
+            options: dict[str, Any] = {
+                "difficulty": difficulty,
+                "threads": threads,
+                "max_frames": max_frames,
+            }
+            for step in rollout(actor, game, part, mode, seed=seed, **options):
+                yield replace(step, at=step.at + first)
+        return
     env = suite.make_env(
         name, list(levels), n, 0, difficulty=difficulty, threads=threads, copy=False
     )
@@ -66,6 +78,7 @@ def rollout(
         obs, _ = env.reset()
         at = np.arange(n)  # what each slot plays
         streams = [stream(seed, levels[i]) for i in at]
+        frame = 0
         while (playing := np.flatnonzero(at < m)).size:
             uniform = np.array([streams[slot].random() for slot in playing])
             seen = obs[playing]  # a copy: the next step overwrites obs
@@ -73,7 +86,8 @@ def rollout(
             actions = np.full(n, facts.noop)  # slots whose levels are over wait
             actions[playing] = chosen
             obs, reward, terminated, truncated, info = env.step(actions)
-            ended = (terminated | truncated)[playing]
+            frame += 1
+            ended = (terminated | truncated)[playing] | (frame == max_frames)
             completed = ended & info.get("completed", np.zeros(n, bool))[playing]
             yield Step(at[playing], seen, chosen, reward[playing], ended, completed)
             over = playing[ended]
