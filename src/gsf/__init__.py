@@ -7,6 +7,7 @@ Names load on first use, so that reports need no torch and training on imported 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from gsf.core.cores import be_a_good_neighbour
 from gsf.core.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from gsf.suites import make_env as make_env
     from gsf.sweep.options import RunConfig as RunConfig
     from gsf.sweep.run import run as run
+
+be_a_good_neighbour()
 
 _HOMES = {
     "behaviour.collect": ("CollectConfig", "collect"),

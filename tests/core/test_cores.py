@@ -1,6 +1,8 @@
 """Cores are counted as the process may use them; fake cgroup trees stand for real machines."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,3 +86,34 @@ def test_a_system_without_affinity_counts_all_cores(monkeypatch):
     assert usable_cores() == 6
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert usable_cores() == 1
+
+
+def test_threads_sleep_when_they_wait_and_what_the_user_set_stays(monkeypatch):
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(cores, "usable_cores", lambda: 3)
+    cores.be_a_good_neighbour()
+    assert os.environ["OMP_WAIT_POLICY"] == "passive"
+    assert os.environ["GOMP_SPINCOUNT"] == str(cores.SPIN_COUNT)
+    assert cores.threads() == 3
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    cores.be_a_good_neighbour()
+    assert cores.threads() == 2
+    monkeypatch.delenv("GOMP_SPINCOUNT")
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    cores.be_a_good_neighbour()
+    assert "GOMP_SPINCOUNT" not in os.environ
+    monkeypatch.setenv("OMP_NUM_THREADS", "many")
+    assert cores.threads() == 3
+
+
+def test_importing_gsf_decides_before_torch_is_loaded():
+    code = (
+        "import gsf, os, sys; assert 'torch' not in sys.modules; import torch\n"
+        "print(os.environ['OMP_WAIT_POLICY'], torch.get_num_threads())"
+    )
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_"))}
+    said = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert said.split() == ["passive", str(usable_cores())]

@@ -1,10 +1,31 @@
-"""How many cores this process may use: those it is allowed on, and no more than its CPU quota."""
+"""How many cores this process may use, and how its threads wait for each other.
+
+Both have to be said before torch is loaded, which reads them once: `import gsf` does.
+"""
 
 import contextlib
 import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
+
+# A thread that waits spins, by default for so long that beside one other busy process everything is
+# ten times slower. This short it costs nothing when the machine is quiet (docs/speed.md).
+SPIN_COUNT = 1_000
+
+
+def be_a_good_neighbour() -> None:
+    """Threads for the cores there are, which sleep when they wait. What the user has set stays."""
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ["OMP_WAIT_POLICY"] = "passive"
+        os.environ.setdefault("GOMP_SPINCOUNT", str(SPIN_COUNT))
+    os.environ.setdefault("OMP_NUM_THREADS", str(usable_cores()))
+
+
+def threads() -> int:
+    """This process's share: what OMP_NUM_THREADS says, which a sweep divides among its workers."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    return int(said) if said.isdecimal() and int(said) else usable_cores()
 
 
 def usable_cores() -> int:

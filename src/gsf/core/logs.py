@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +57,37 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 Advance = Callable[..., None]
+SECONDS_BETWEEN_BEATS = 0.5
+
+
+@dataclass(frozen=True)
+class Beat:
+    """How far something is, for whoever shows it in our place."""
+
+    what: str
+    done: int
+    total: int
+    seconds_left: float | None
+    facts: Mapping[str, Any]  # such as losses
+
+
+_listener: Callable[[Beat], None] | None = None
+
+
+def tell(listener: Callable[[Beat], None]) -> None:
+    """From now on `progress` tells this listener, now and then, and shows nothing itself."""
+    global _listener
+    _listener = listener
 
 
 @contextlib.contextmanager
 def progress(what: str, total: int, unit: str = "steps") -> Iterator[Advance]:
     """Yields `advance(done, **facts)`: a bar with rate and time left, or lines in a log file."""
     started, first, last_line = time.monotonic(), None, time.monotonic()
+
+    def seconds_left(done: int) -> float | None:
+        played = done - (first or 0)
+        return (time.monotonic() - started) / played * (total - done) if played > 0 else None
 
     def describe(done: int, facts: Mapping[str, Any]) -> str:
         nonlocal first
@@ -69,14 +96,27 @@ def progress(what: str, total: int, unit: str = "steps") -> Iterator[Advance]:
         shown = [f"{k}={v:.3g}" if isinstance(v, float) else f"{k}={v}" for k, v in facts.items()]
         return " ".join([f"{rate:,.0f} {unit}/s", *shown])
 
+    if _listener is not None:
+        listener, last_line = _listener, -math.inf
+
+        def advance_beat(done: int, **facts: Any) -> None:
+            nonlocal first, last_line
+            first = done if first is None else first
+            if done >= total or time.monotonic() - last_line > SECONDS_BETWEEN_BEATS:
+                last_line = time.monotonic()
+                listener(Beat(what, done, total, seconds_left(done), facts))
+
+        yield advance_beat
+        return
+
     if not console.is_terminal:
 
         def advance_log(done: int, **facts: Any) -> None:
             nonlocal last_line
             line = describe(done, facts)
-            if time.monotonic() - last_line > 10 and done > (first or 0):
+            left = seconds_left(done)
+            if time.monotonic() - last_line > 10 and left is not None:
                 last_line = time.monotonic()
-                left = (last_line - started) / (done - (first or 0)) * (total - done)
                 line = f"{what}: {done:,}/{total:,} {line}, {left:.0f} s left"
                 console.print(line, soft_wrap=True, highlight=False)
 

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import io
-import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from gsf.core import cores
 from gsf.core.errors import UserError
 from gsf.suites import Levels, Suite
 from gsf.suites._procgen_games import GAMES, STEP_LIMITS
@@ -88,7 +88,7 @@ class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.single_action_space = gymnasium.spaces.Discrete(len(facts.actions))
         self.observation_space = batch_space(self.single_observation_space, n_envs)
         self.action_space = batch_space(self.single_action_space, n_envs)
-        self._threads = os.cpu_count() or 1 if threads is None else threads
+        self._threads = cores.threads() if threads is None else threads
         self._copy = copy
         self._start()
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gsf.core import cores
 from gsf.core.errors import UserError
 from gsf.evaluation.evaluate import evaluate
 from gsf.gvf import cumulants
@@ -13,6 +14,7 @@ from gsf.gvf.fit import FitConfig, fit
 from gsf.gvf.label import label
 from gsf.learn.methods import Method
 from gsf.learn.train import train
+from gsf.nets.runtime import pick_device
 from gsf.sweep.options import RunConfig
 from gsf.sweep.workers import run_all
 
@@ -76,10 +78,16 @@ class Job:
 
 def run_jobs(jobs: Sequence[Job], config: RunConfig) -> dict[Job, str]:
     """Runs the jobs; returns the reasons of those that failed."""
-    if config.ray or config.workers > 1:
+    workers = min(config.workers or _workers(), len(jobs))
+    if config.ray or workers > 1:
         by_fit = {job.fitted: job for job in jobs if job.fitted}
         wanted = Counter(job.fitted for job in jobs)
         for job in (job for fitted, job in by_fit.items() if wanted[fitted] > 1):
             with contextlib.suppress(UserError):  # the job itself will say so
                 job.labels()  # that several jobs would race for
-    return run_all(jobs, config.workers, config.ray)
+    return run_all(jobs, workers, config.ray)
+
+
+def _workers() -> int:
+    """Two processes of one thread do more than one of two: no thread waits for another."""
+    return 1 if pick_device("auto") == "cuda" else cores.threads()

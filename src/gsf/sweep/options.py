@@ -57,8 +57,9 @@ class RunConfig:
     tune: int | None = None
     """First try four settings of every method for so many gradient steps; a game's validation
     levels choose. What --set says stays as it is."""
-    workers: int = 1
-    """Runs at a time, each in a process with its share of the cores; each writes <run>.log."""
+    workers: int | None = None
+    """Runs at a time, each in a process with its share of the cores; each writes <run>.log.
+    Default: as many as there are cores, on a GPU one."""
     ray: bool = False
     """Spread the runs over a Ray cluster (pip install 'gsf-rl[cluster]') that shares this disk."""
     report: bool = True

@@ -17,9 +17,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from gsf.core import registry
+from gsf.core import cores, registry
 from gsf.core.interrupts import Interrupted, interruptible, stoppable
-from gsf.core.logs import console, progress
+from gsf.core.logs import Beat, console, tell
+from gsf.sweep.live import Board
 
 
 class Work(Protocol):
@@ -63,7 +64,7 @@ def _here(jobs: Sequence[Job]) -> Iterator[str | None]:
 
 def _in_processes(jobs: Sequence[Job], workers: int) -> list[str | None]:
     """A process for each job, so many at a time; what it would have shown goes into its log."""
-    threads = max(1, (os.cpu_count() or 1) // workers)
+    threads = max(1, cores.threads() // workers)
     waiting = list(reversed(jobs))
     running: dict[Connection, tuple[Job, BaseProcess]] = {}
     reasons: dict[Job, str | None] = {}
@@ -72,23 +73,26 @@ def _in_processes(jobs: Sequence[Job], workers: int) -> list[str | None]:
         for _, process in running.values():
             process.terminate()  # which lets it save
 
-    with (
-        progress(f"{workers} at a time", len(jobs), "runs") as advance,
-        stoppable(stop_all) as stop,
-    ):
+    with Board(len(jobs), workers) as board, stoppable(stop_all) as stop:
         try:
             while running or (waiting and not stop.asked):
                 while waiting and len(running) < workers and not stop.asked:
                     job = waiting.pop()
                     answer, process = _start(job, threads)
                     running[answer] = job, process
+                    board.start(str(job))
                     if stop.asked:  # since the line before: it was not told
                         process.terminate()  # type: ignore[unreachable]
                 ready = wait(list(running)) if running else []
                 for answer in [answer for answer in running if answer in ready]:
-                    job, process = running.pop(answer)
-                    reasons[job] = _outcome(job, answer, process)
-                    advance(len(reasons), last=str(job))
+                    job, process = running[answer]
+                    told = _hear(job, answer, process)
+                    if isinstance(told, Beat):
+                        board.beat(str(job), told)
+                        continue
+                    del running[answer]
+                    reasons[job] = told
+                    board.end(str(job), told)
             said = (f"{job}: {reason}" for job, reason in reasons.items() if reason)
             stop.kept = "; ".join([f"{len(reasons)} of {len(jobs)} runs were begun", *said])
         finally:  # what is killed goes on from its checkpoint the next time
@@ -101,42 +105,56 @@ def _start(job: Work, threads: int) -> tuple[Connection, BaseProcess]:
     """The process of a job, and where it will answer."""
     context = multiprocessing.get_context("spawn")  # a fork would inherit torch's threads
     answer, to_us = context.Pipe(duplex=False)
-    process = context.Process(
-        target=_run_logged, args=(job, threads, registry.named_files(), to_us)
-    )
+    process = context.Process(target=_run_logged, args=(job, registry.named_files(), to_us))
     # Ctrl-C reaches every process of a terminal: this one hears it, and tells those it started.
     resource_tracker.ensure_running()  # it unblocks SIGINT as it starts
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    process.start()
+    with _environment(OMP_NUM_THREADS=str(threads)):  # torch and Procgen read it
+        process.start()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     to_us.close()  # the process has its own: when it dies, we read the end
     return answer, process
 
 
-def _outcome(job: Work, answer: Connection, process: BaseProcess) -> str | None:
+@contextlib.contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    """What a process started inside finds in its environment."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
     try:
-        reason: str | None = answer.recv()
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _hear(job: Work, answer: Connection, process: BaseProcess) -> Beat | str | None:
+    """How far the job is, or, at its end, what went wrong with it."""
+    try:
+        told: Beat | str | None = answer.recv()
     except EOFError:
         process.join()
-        reason = f"its process ended with code {process.exitcode}; see {_log(job)}"
-    answer.close()
-    process.join()
-    return reason
+        return f"its process ended with code {process.exitcode}; see {_log(job)}"
+    if not isinstance(told, Beat):
+        answer.close()
+        process.join()
+    return told
 
 
 def _log(job: Work) -> Path:
     return job.out.with_name(f"{job.out.name}.log")
 
 
-def _run_logged(job: Work, threads: int, named: list[Path], answer: Connection) -> None:
+def _run_logged(job: Work, named: list[Path], answer: Connection) -> None:
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    import torch
-
     registry.allow(named)
-    torch.set_num_threads(threads)
     _log(job).parent.mkdir(parents=True, exist_ok=True)
     with open(_log(job), "a") as file, contextlib.redirect_stdout(file), interruptible():
         console.file = file
+        tell(answer.send)
         try:
             answer.send(attempt(job))
         except Interrupted as stopped:  # the process that started us says so

@@ -1,0 +1,119 @@
+"""All runs of a sweep at one look: what waits, runs, is done or failed, and for how long still.
+
+A table that lives at a terminal; in a log file, lines when something starts or ends and now and
+then how far it is. Whoever runs the jobs, here or on a cluster, tells it.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from rich.console import Group
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from gsf.core.logs import Beat, console
+
+SECONDS_BETWEEN_LINES = 30.0
+
+
+@dataclass
+class _Running:
+    where: str
+    since: float = field(default_factory=time.monotonic)
+    beat: Beat | None = None
+
+
+class Board:
+    """with Board(n) as board: board.start("coinrun cql seed0"); board.beat(...); board.end(...)"""
+
+    def __init__(self, n_runs: int, at_a_time: int) -> None:
+        self._n_runs, self._at_a_time = n_runs, at_a_time
+        self._running: dict[str, _Running] = {}
+        self._done, self._failed = 0, 0
+        self._started = self._last_lines = time.monotonic()
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        if console.is_terminal:
+            self._live = Live(get_renderable=self._show, console=console, refresh_per_second=2)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def start(self, run: str, where: str = "") -> None:
+        """`where`: the machine it runs on, if there are several."""
+        self._running[run] = _Running(where)
+        self._say(f"{run} starts{f' on {where}' if where else ''}")
+
+    def beat(self, run: str, beat: Beat) -> None:
+        if run in self._running:
+            self._running[run].beat = beat
+        if self._live is None and time.monotonic() - self._last_lines > SECONDS_BETWEEN_LINES:
+            self._last_lines = time.monotonic()
+            for name, running in self._running.items():
+                self._say(", ".join(filter(None, [name, *_cells(running)])))
+
+    def end(self, run: str, reason: str | None) -> None:
+        running = self._running.pop(run, None)
+        self._done += reason is None
+        self._failed += reason is not None
+        took = f" in {_clock(time.monotonic() - running.since)}" if running else ""
+        self._say(f"{run} {'is done' if reason is None else 'failed'}{took}; {self._counts()}")
+
+    def back(self, run: str) -> None:
+        """It no longer runs and will be started again: its machine is gone."""
+        if self._running.pop(run, None):
+            self._say(f"{run} was cut off and waits again")
+
+    def _counts(self) -> str:
+        over = self._done + self._failed
+        waiting = self._n_runs - over - len(self._running)
+        words = [f"{self._done} of {self._n_runs} done"]
+        words += [
+            f"{n} {what}" for n, what in ((self._failed, "failed"), (waiting, "waiting")) if n
+        ]
+        if over and over < self._n_runs:
+            a_run = (time.monotonic() - self._started) / over
+            words.append(f"about {_clock(a_run * (self._n_runs - over))} left in all")
+        return ", ".join(words)
+
+    def _say(self, line: str) -> None:
+        if self._live is None:
+            console.print(escape(line), soft_wrap=True, highlight=False)
+
+    def _show(self) -> Group:
+        several = any(running.where for running in self._running.values())
+        table = Table(box=None, pad_edge=False)
+        for heading in ("run", *(["machine"] if several else []), "doing", "step", "", "left"):
+            table.add_column(heading, no_wrap=True, overflow="ellipsis")
+        for run, running in self._running.items():
+            table.add_row(escape(run), *([running.where] if several else []), *_cells(running))
+        return Group(table, Text(f"{self._counts()}; {self._at_a_time} at a time"))
+
+
+def _cells(running: _Running) -> list[str]:
+    beat = running.beat
+    if beat is None:
+        return ["starts", "", "", ""]
+    left = "" if beat.seconds_left is None else _clock(beat.seconds_left)
+    return [beat.what, f"{beat.done:,}/{beat.total:,}", _words(beat.facts), left]
+
+
+def _words(facts: Mapping[str, Any]) -> str:
+    return " ".join(
+        f"{k}={v:.3g}" if isinstance(v, float) else f"{k}={v}" for k, v in facts.items()
+    )
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return (
+        f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
+    )
