@@ -74,7 +74,7 @@ def test_progress_tells_whoever_listens(monkeypatch):
     heard: list[Beat] = []
     monkeypatch.setattr(logs, "_listener", None)
     monkeypatch.setattr(logs, "SECONDS_BETWEEN_BEATS", 1e9)
-    logs.tell(heard.append)
+    logs.send_beats(heard.append)
     with logs.progress("train cql", 3) as advance:
         for step in (1, 2, 3):
             advance(step, loss=0.5)

@@ -74,7 +74,7 @@ class Beat:
 _listener: Callable[[Beat], None] | None = None
 
 
-def tell(listener: Callable[[Beat], None]) -> None:
+def send_beats(listener: Callable[[Beat], None]) -> None:
     """From now on `progress` tells this listener, now and then, and shows nothing itself."""
     global _listener
     _listener = listener

@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 
 from gsf.core import cores, registry
 from gsf.core.interrupts import Interrupted, interruptible, stoppable
-from gsf.core.logs import Beat, console, tell
+from gsf.core.logs import Beat, console, send_beats
 from gsf.sweep.live import Board
 
 
@@ -154,7 +154,7 @@ def _run_logged(job: Work, named: list[Path], answer: Connection) -> None:
     _log(job).parent.mkdir(parents=True, exist_ok=True)
     with open(_log(job), "a") as file, contextlib.redirect_stdout(file), interruptible():
         console.file = file
-        tell(answer.send)
+        send_beats(answer.send)
         try:
             answer.send(attempt(job))
         except Interrupted as stopped:  # the process that started us says so
