@@ -31,8 +31,8 @@ class BehaviourPolicy:
 
     @property
     def facts(self) -> Game:
-        """What its suite knows of the game."""
-        return facts_of(self.provenance["game"])
+        """What is known of its game."""
+        return _facts(self.provenance)
 
     @property
     def action_ids(self) -> NDArray[np.int64]:
@@ -79,7 +79,7 @@ def load_policy(path: Path | str, device: str = "cpu") -> BehaviourPolicy:
     provenance = json.loads(state["provenance"])
     if "mode" in provenance:  # the difficulty's name in older files
         provenance["difficulty"] = provenance.pop("mode")
-    facts = facts_of(provenance["game"])
+    facts = _facts(provenance)
     ids = facts.action_ids(provenance.get("actions", "all"))
     encoder = encoders.find_again(provenance["encoder"], provenance.get("encoder_code"))
     net = ActorCritic(encoder.value, facts.obs_shape, len(ids))
@@ -87,6 +87,14 @@ def load_policy(path: Path | str, device: str = "cpu") -> BehaviourPolicy:
     if _weights_digest(net) != provenance["digest"]:
         raise UserError(f"{path} is damaged: its weights fail their checksum; get it again.")
     return BehaviourPolicy(net.to(pick_device(device)), provenance)
+
+
+def _facts(provenance: dict[str, Any]) -> Game:
+    """Of the game a policy was trained on; that of a user's environment says its own."""
+    if "obs_shape" not in provenance:
+        return facts_of(provenance["game"])
+    names = tuple(map(str, range(provenance["n_actions"])))
+    return Game(tuple(provenance["obs_shape"]), names)
 
 
 def _weights_digest(net: nn.Module) -> str:

@@ -27,3 +27,8 @@ def to_hwc(obs: Array) -> Array:
     if shape is not None and obs.ndim == 4 and shape != obs.shape[1:]:
         return np.moveaxis(obs, 1, -1)
     return obs if shape is None else obs.reshape(-1, *shape)
+
+
+def in_colour(image: Array) -> Array:
+    """[H,W,C] as three channels to look at: of more the last three, of fewer the last repeated."""
+    return image[..., -3:] if image.shape[-1] >= 3 else image[..., -1:].repeat(3, -1)

@@ -41,18 +41,26 @@ class Found(Generic[T]):
 
 
 class Registry(Generic[T]):
-    """The things of one kind: `what` they are called, the `package` whose folder holds them,
-    and `accepts`, which tells one of them from anything else in a module.
+    """The things of one kind: `what` they are called, the `package` whose folder holds them (None:
+    gsf has none of its own), and `accepts`, which tells one of them from anything else in a module.
 
     A thing says its own `name`; in the folder the file is named like it.
     """
 
-    def __init__(self, what: str, package: str, accepts: Callable[[Any], bool]) -> None:
+    def __init__(
+        self,
+        what: str,
+        package: str | None,
+        accepts: Callable[[Any], bool],
+        group: str | None = None,
+    ) -> None:
         self.what, self._package, self._accepts = what, package, accepts
         self._one = f"{'an' if what[0] in 'aeiou' else 'a'} {what}"
-        self.group = f"gsf.{package.rpartition('.')[2]}"  # of entry points
+        self.group = group or f"gsf.{str(package).rpartition('.')[2]}"  # of entry points
 
     def built_in(self) -> list[str]:
+        if self._package is None:
+            return []
         folder = importlib.import_module(self._package).__path__
         return sorted(m.name for m in pkgutil.iter_modules(folder) if not m.name.startswith("_"))
 
@@ -105,10 +113,10 @@ class Registry(Generic[T]):
         return [x for module in modules for x in vars(module).values() if self._accepts(x)]
 
     def _unknown(self, spec: str) -> str:
-        return (
-            f"unknown {self.what} {spec!r}; {did_you_mean(spec, self.names())}"
-            f"There are {', '.join(self.names())}, or your own as file.py:Name."
-        )
+        names = self.names()
+        there = f"There are {', '.join(names)}, or your own as" if names else "Name your own as"
+        meant = did_you_mean(spec, names)
+        return f"unknown {self.what} {spec!r}; {meant}{there} file.py:Name."
 
     def _from_file(self, spec: str, path: Path, name: str) -> Found[T]:
         module = _run(path)

@@ -1,4 +1,4 @@
-"""Stage: agent -> returns on seen, validation or unseen levels. Needs the game's suite.
+"""Stage: agent -> returns on seen, validation or unseen levels. Needs the game's suite or --env.
 
 One episode on each of a fixed list of levels, greedy and by sampling. A row is a function of the
 agent, its seed and the level alone: not of the order of play, nor of who plays beside it. Rows go
@@ -29,7 +29,7 @@ from gsf.evaluation.intervals import mean_over_levels
 from gsf.evaluation.players import Device, Player, checkpoint_steps, find_players, is_run
 from gsf.evaluation.rollout import Actor, rollout
 from gsf.evaluation.rows import COLUMNS, IDENTITY, KEYS, MODES, SPLITS, check_rows, read_table
-from gsf.evaluation.splits import Split, split_levels
+from gsf.evaluation.splits import Split, parse_levels, split_levels
 from gsf.nets.acting import Mode
 
 # The same however the rows came here, by play or from a file.
@@ -52,6 +52,12 @@ class EvaluateConfig:
     game: str | None = None
     """What `random` is to play; a run or a policy knows its game, but not a suite in a file of
     yours: file.py:Suite/game."""
+    env: str | None = None
+    """A Gymnasium environment of yours to play in, as file.py:make: make(level) gives that of a
+    level, which is reset with seed=level. The file is run."""
+    levels: tuple[str, ...] = ()
+    """Exactly these (7, or 1000..1099 for all from the first to the last) instead of the lists
+    below: those of the training data count as seen, all others as unseen."""
     splits: tuple[Split, ...] = ("seen", "validation", "unseen")
     """Which levels: those of the training data, those for choosing, those for reporting."""
     modes: tuple[Mode, ...] = ("greedy", "sampled")
@@ -83,6 +89,7 @@ class EvaluateConfig:
             for name in chosen:
                 if name not in known:
                     raise UserError(f"unknown {what} {name!r}; choose from {', '.join(known)}.")
+        parse_levels(self.levels)
         for split in SPLITS:
             if getattr(self, f"n_{split}") < 0:
                 raise UserError(f"--n-{split} must not be negative; 0 leaves the split out.")
@@ -119,7 +126,7 @@ def evaluate(config: EvaluateConfig) -> pd.DataFrame:
     """
     players = _players(config)
     out = _out(config)
-    levels = {split: _levels(players[0], split, config.n_levels(split)) for split in config.splits}
+    levels = _levels(players[0], config)
     tasks = [
         Task(player, split, mode, levels[split])
         for player in players
@@ -221,17 +228,27 @@ def _players(config: EvaluateConfig) -> list[Player]:
         seed=config.seed,
         dataset=config.dataset,
         device=config.device,
+        env=config.env,
+        level=(parse_levels(config.levels) or [0])[0],
     )
     if config.max_frames:
         players = [replace(x, identity=digest(x.identity, str(config.max_frames))) for x in players]
     return list({player.step: player for player in reversed(players)}.values())[::-1]
 
 
-def _levels(player: Player, split: Split, n: int) -> list[int]:
-    levels = split_levels(player.game, split, n, player.training, player.difficulty)
-    if len(levels) < n:
-        console.print(f"only {len(levels)} levels are in the training data, not {n}.")
-    return levels
+def _levels(player: Player, config: EvaluateConfig) -> dict[Split, list[int]]:
+    """What to play of each split."""
+    if config.levels:
+        asked, seen = parse_levels(config.levels), set(player.training or ())
+        mine = [level for level in asked if level in seen]
+        return {"seen": mine, "unseen": [level for level in asked if level not in seen]}
+    found: dict[Split, list[int]] = {}
+    for split in config.splits:
+        n = config.n_levels(split)
+        found[split] = split_levels(player.game, split, n, player.training, player.difficulty)
+        if len(found[split]) < n:
+            console.print(f"only {len(found[split])} levels are in the training data, not {n}.")
+    return found
 
 
 def _missing(task: Task, rows: pd.DataFrame, out: Path) -> Task:

@@ -19,7 +19,7 @@ from gsf.data.format import read_facts
 from gsf.data.recording import find_policy, shipped_policies
 from gsf.evaluation.rollout import Actor, Array
 from gsf.nets.acting import Mode, sample
-from gsf.suites import Suite, find_game, known_facts, name_game
+from gsf.suites import Game, Suite, facts_of, find_game, known_facts, name_game
 
 Device = Literal["auto", "cpu", "cuda"]
 
@@ -75,19 +75,23 @@ def find_players(
     seed: int = 0,
     dataset: Path | None = None,
     device: Device = "auto",
+    env: str | None = None,
+    level: int = 0,
 ) -> list[Player]:
     """One player, or one for each of a run's kept `steps` (None: its latest checkpoint).
 
-    `game` may name its suite, too: file.py:Suite/game.
+    `game` may name its suite, too: file.py:Suite/game. `env`: file.py:make, a Gymnasium environment
+    to play in, of which `level` is looked at first.
     """
     require_seed(seed)
-    game = game and name_game(game)[1]
+    place = Place(env, level) if env else None
+    game = name_game(game)[1] if game and not env else game
     if is_run(name):
-        return _run_players(Path(name), game, steps, device)
+        return _run_players(Path(name), game, steps, device, place)
     if set(steps) != {None}:
         raise UserError(f"{name} has no kept checkpoints; only a run directory has.")
     if name == "random":
-        return [_reference(name, None, game, seed, dataset)]
+        return [_reference(name, None, game, seed, dataset, place)]
     path = find_policy(name)
     if not path.exists():
         raise UserError(
@@ -96,7 +100,7 @@ def find_players(
         )
     from gsf.behaviour.policy import load_policy
 
-    return [_reference(name, load_policy(path, device), game, seed, dataset)]
+    return [_reference(name, load_policy(path, device), game, seed, dataset, place)]
 
 
 def is_run(name: str) -> bool:
@@ -106,11 +110,43 @@ def is_run(name: str) -> bool:
     return there and name != "random"
 
 
-def _reference(name: str, policy: Any, game: str | None, seed: int, dataset: Path | None) -> Player:
+@dataclass(frozen=True)
+class Place:
+    """A Gymnasium environment of the user's, as --env names it."""
+
+    env: str
+    level: int
+
+    def take(self, game: str | None = None) -> str:
+        """From here on the game (None: the file's name) is played there."""
+        from gsf.suites.gymnasium import name_env
+
+        return name_env(self.env, game, self.level)
+
+
+def _played_in(suite: Suite, game: str) -> list[str]:
+    """What belongs to a player's identity beside its weights: the file of a user's environment."""
+    if not suite.named:
+        return []
+    from gsf.suites.gymnasium import code_of
+
+    return [code_of(game) or ""]
+
+
+def _reference(
+    name: str,
+    policy: Any,
+    game: str | None,
+    seed: int,
+    dataset: Path | None,
+    place: Place | None,
+) -> Player:
     """A player that was not trained from a dataset; one can say which levels count as seen."""
     facts: Mapping[str, Any] = {} if policy is None else policy.provenance
     found = read_facts(dataset) if dataset else {}
     names = {x for x in (game, facts.get("game"), found.get("name")) if x}
+    if place and len(names) < 2:
+        names = {place.take(*names)}
     if len(names) != 1:
         raise UserError(
             f"{name} plays one game, not {' and '.join(sorted(names))}; make --game, --dataset and "
@@ -121,13 +157,18 @@ def _reference(name: str, policy: Any, game: str | None, seed: int, dataset: Pat
     suite, played = find_game(names.pop())
     levels, difficulty = _facts_of_levels(suite, played, found or _levels_of_policy(facts))
     n_actions = len(suite.games[played].actions)
+    if place and found:
+        _check_fits(str(dataset), found, place.env, played)
+    if place and policy is not None:
+        own = {"obs_shape": policy.facts.obs_shape, "n_actions": len(policy.facts.actions)}
+        _check_fits(name, own, place.env, played)
     return Player(
         RandomActor(n_actions) if policy is None else BehaviourActor(policy),
         played,
         "behaviour" if facts else "random",
         seed,
         int(facts.get("frames", 0)),
-        digest(facts.get("digest", "random"), difficulty),
+        digest(facts.get("digest", "random"), difficulty, *_played_in(suite, played)),
         levels,
         difficulty,
     )
@@ -146,6 +187,7 @@ def _run_players(
     game: str | None,
     steps: Sequence[int | None],
     device: Device,
+    place: Place | None,
 ) -> list[Player]:
     from gsf.learn.agent import load_agent
     from gsf.nets.runtime import pick_device
@@ -154,12 +196,17 @@ def _run_players(
     trained_on = manifest["game"]
     if game not in (None, trained_on):
         raise UserError(f"{run} was trained on {trained_on}; it cannot play {game}.")
-    if not _fits(manifest):
+    if place:
+        _check_fits(str(run), manifest, place.env, place.take(trained_on))
+    elif not can_play(manifest):
         raise UserError(
-            f"{run} was trained on {trained_on}, which no suite has with such images and actions, "
-            "so it cannot be played here; use gsf.load_agent(run).act(obs) in your own loop."
+            f"{run} was trained on {trained_on}, which no suite has with such images and actions; "
+            "name a Gymnasium environment of yours to play in (--env file.py:make), judge the run "
+            "by data it was not trained on (--held-out DATASET), or use "
+            "gsf.load_agent(run).act(obs) in your own loop."
         )
-    levels, difficulty = _facts_of_levels(find_game(trained_on)[0], trained_on, manifest)
+    suite = find_game(trained_on)[0]
+    levels, difficulty = _facts_of_levels(suite, trained_on, manifest)
     players = []
     for step in steps:
         agent = load_agent(run, step, pick_device(device))
@@ -171,7 +218,7 @@ def _run_players(
                 manifest["method"],
                 manifest["seed"],
                 agent.step,
-                digest(*weights, difficulty),
+                digest(*weights, difficulty, *_played_in(suite, trained_on)),
                 levels,
                 difficulty,
             )
@@ -179,13 +226,26 @@ def _run_players(
     return players
 
 
-def _fits(manifest: Mapping[str, Any]) -> bool:
-    """Whether a suite has the run's game, with its images and actions."""
-    facts = known_facts(manifest["game"])
-    if facts is None or facts.obs_shape != tuple(manifest["obs_shape"]):
-        return False
+def can_play(manifest: Mapping[str, Any]) -> bool:
+    """Whether a suite has the game of a run or a dataset, with its images and actions."""
+    facts = known_facts(manifest.get("game", manifest.get("name", "")))
+    return facts is not None and _difference(manifest, facts) is None
+
+
+def _check_fits(who: str, manifest: Mapping[str, Any], env: str, game: str) -> None:
+    if difference := _difference(manifest, facts_of(game)):
+        raise UserError(f"{env} cannot be played by {who}: {difference}.")
+
+
+def _difference(manifest: Mapping[str, Any], facts: Game) -> str | None:
+    """How the images or actions of a run, a dataset or a policy differ from those of a game."""
+    if facts.obs_shape != tuple(manifest["obs_shape"]):
+        return f"its images are {list(facts.obs_shape)}, not {list(manifest['obs_shape'])}"
     n_actions, ids = len(facts.actions), manifest.get("actions")
-    return bool(manifest["n_actions"] == n_actions if ids is None else max(ids) < n_actions)
+    if not (manifest["n_actions"] == n_actions if ids is None else max(ids) < n_actions):
+        wanted = manifest["n_actions"] if ids is None else f"those up to {max(ids)}"
+        return f"it has {n_actions} actions, not {wanted}"
+    return None
 
 
 def _tensors(*modules: Any) -> list[Any]:
@@ -196,6 +256,8 @@ def _facts_of_levels(
     suite: Suite, game: str, facts: Mapping[str, Any]
 ) -> tuple[Sequence[int], str]:
     levels = facts.get("levels", suite.training_levels)
+    if suite.named:  # contexts may be called anything; those that are numbers are levels
+        levels = [level for level in levels if type(level) is int]
     if not all(type(level) is int for level in levels):
         raise UserError(f"levels such as {levels[0]!r} are not levels of {suite.name}'s {game}.")
     return levels, facts.get("difficulty") or suite.difficulties[0]

@@ -6,6 +6,7 @@ game's own distribution, and leaving them out would favour its rarer levels.
 """
 
 import functools
+import re
 from collections.abc import Sequence
 from typing import Literal, get_args
 
@@ -42,6 +43,18 @@ def split_levels(
     # The benchmark's levels too, so that agents of any subset of them meet the same unseen levels.
     avoided = tuple(sorted({*suite.training_levels, *map(int, training)}))
     return list(_unlike(name, suite.first_level(split), n, avoided, difficulty))
+
+
+def parse_levels(words: Sequence[str]) -> list[int]:
+    """Of 7 and 1000..1099, which has both ends, all levels once."""
+    found: list[int] = []
+    for word in words:
+        match = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", word, re.ASCII)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
+        if last < first:
+            raise UserError(f"--levels {word}: a level is a number, a list of them first..last.")
+        found += range(first, last + 1)
+    return list(dict.fromkeys(found))
 
 
 @functools.lru_cache(maxsize=64)

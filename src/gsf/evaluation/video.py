@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from gsf.core.errors import UserError
+from gsf.core.images import in_colour
 from gsf.core.options import require_positive
 from gsf.evaluation.players import Device, Player, find_players
 from gsf.evaluation.rollout import rollout
@@ -41,6 +42,9 @@ class PlayConfig:
     game: str | None = None
     """What `random` is to play; a run or a policy knows its game, but not a suite in a file of
     yours: file.py:Suite/game."""
+    env: str | None = None
+    """A Gymnasium environment of yours to play in, as file.py:make: make(level) gives that of a
+    level, which is reset with seed=level. The file is run."""
     mode: Mode = "greedy"
     """The best action, or one drawn at temperature 1."""
     step: int | None = None
@@ -78,6 +82,8 @@ def play(config: PlayConfig) -> Path:
         seed=config.seed,
         dataset=config.dataset,
         device=config.device,
+        env=config.env,
+        level=config.level,
     )[0]
     video = Video(player, config)
     write = _write_mp4 if config.out.suffix == ".mp4" else _write_gif
@@ -117,7 +123,7 @@ class Video:
             yield self._frame(shown, self.result)
 
     def _frame(self, obs: Frame, line: str) -> Frame:
-        image = obs.repeat(self.config.scale, 0).repeat(self.config.scale, 1)
+        image = in_colour(obs).repeat(self.config.scale, 0).repeat(self.config.scale, 1)
         return (
             np.concatenate([image, _caption(line, image.shape[1])])
             if self.config.caption

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from gsf.core.images import in_colour
+
 SIDE = 64
 BYTES = 1_300  # of one picture at the best quality, on average
 _QUALITIES = (82, 60, 40, 20)
@@ -21,7 +23,7 @@ Array = NDArray[Any]
 
 def picture(obs: Array) -> NDArray[np.uint8]:
     """uint8 [H,W,C] -> RGB [64,64,3]; of stacked frames the last three channels."""
-    rgb = obs[..., -3:] if obs.shape[-1] >= 3 else np.repeat(obs[..., -1:], 3, axis=-1)
+    rgb = in_colour(obs)
     if rgb.shape[:2] != (SIDE, SIDE):
         larger = max(rgb.shape[:2]) > SIDE
         how = Image.Resampling.BOX if larger else Image.Resampling.NEAREST

@@ -6,6 +6,7 @@ of games are read without what it takes to play them.
 """
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -96,6 +97,7 @@ class Suite:
     first_unseen: int = 1_000_000
     published_by: str = ""  # whose returns `Game.published` are
     replays_with: str | None = None  # the build that repeats a play exactly; None: cannot be
+    named: bool = False  # its games were named by the user one by one, so they come first
 
     def first_level(self, split: str) -> int:
         """Where the levels of `validation` or `unseen` begin."""
@@ -115,6 +117,7 @@ def _draws(levels: range, rng: np.random.Generator) -> Iterator[int]:
         yield levels[int(rng.integers(len(levels)))]
 
 
+_IN_FILE = re.compile(r"(?P<suite>.+\.py:\w+)/(?P<game>.+)")
 REGISTRY: Registry[Suite] = Registry("suite", "gsf.suites", lambda x: isinstance(x, Suite))
 
 
@@ -126,8 +129,9 @@ def all_suites() -> list[Suite]:
 
 def name_game(spec: str) -> tuple[Suite, str]:
     """As `find_game`, of a name that the user gives: in `file.py:Suite/game` the file is run."""
-    owner, _, name = spec.rpartition("/")
-    return _only([REGISTRY.find(owner).value] if owner else all_suites(), name)
+    if match := _IN_FILE.fullmatch(spec):
+        return _only([REGISTRY.find(match["suite"]).value], match["game"])
+    return find_game(spec)
 
 
 def find_game(spec: str) -> tuple[Suite, str]:
@@ -135,14 +139,21 @@ def find_game(spec: str) -> tuple[Suite, str]:
 
     Names come from files, too (recordings, rows, manifests), so none of them runs a file.
     """
-    owner, _, name = spec.rpartition("/")
-    if owner and owner not in REGISTRY.names():
-        raise UserError(f"unknown game {spec!r}; a suite of your own is named with --code first.")
-    return _only([REGISTRY.find(owner).value] if owner else all_suites(), name)
+    suites = all_suites()
+    owner, _, name = spec.partition("/")
+    if not name or any(spec in suite.games for suite in suites):  # an imported name may have a /
+        return _only(suites, spec)
+    if owner not in REGISTRY.names():
+        raise UserError(
+            f"unknown game {spec!r}: unknown suite {owner!r}; one of your own is named with --code "
+            "first."
+        )
+    return _only([REGISTRY.find(owner).value], name)
 
 
 def _only(suites: Sequence[Suite], name: str) -> tuple[Suite, str]:
     having = [suite for suite in suites if name in suite.games]
+    having = [suite for suite in having if suite.named] or having
     if len(having) > 1:
         raise UserError(
             f"{name} is a game of {' and of '.join(s.name for s in having)}; "

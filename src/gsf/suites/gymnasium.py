@@ -1,0 +1,263 @@
+"""Any Gymnasium environment as a suite: a game is `make(level)` in a file, named by --env.
+
+make(level) gives the environment of a level, which is reset with seed=level: uint8 images, discrete
+actions; whatever else it does is said in one sentence. `games` holds what the user has named in
+this process and nothing else: a name in data never runs code.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from numpy.typing import NDArray
+
+from gsf.core.errors import UserError
+from gsf.core.images import image_shape, to_hwc
+from gsf.core.registry import Found, Registry
+from gsf.suites import Game, Levels, Suite, turns
+
+Array = NDArray[Any]
+COMPLETED = ("completed", "success", "is_success")  # keys of an info that say an episode was won
+WAIT = -1  # an action: the slot rests
+MOST_ACTIONS = 256  # a recording has a byte for each
+
+factories: Registry[Callable[[int], Any]] = Registry("environment", None, callable, "gsf.envs")
+games: dict[str, Game] = {}
+_made_by: dict[str, Found[Callable[[int], Any]]] = {}  # of every game
+
+
+def default_name(spec: str) -> str:
+    """What an environment's game is called where nobody says: its file's name."""
+    return Path(spec.rpartition(":")[0]).stem or spec
+
+
+def name_env(spec: str, game: str | None = None, level: int = 0) -> str:
+    """The user names an environment: its file is run, one level looked at. Returns its game."""
+    return _add(factories.find(spec), game or default_name(spec), level)
+
+
+def name_again(spec: str, code: str, game: str, level: int) -> None:
+    """What a recording names: only if the user has named that file, as it was."""
+    if game not in games or code_of(game) != code:
+        _add(factories.find_again(spec, code), game, level)
+
+
+def _add(found: Found[Callable[[int], Any]], game: str, level: int) -> str:
+    with contextlib.closing(_Slot(found, level)) as slot:
+        names = tuple(str(action) for action in range(slot.n_actions))
+        games[game] = Game(slot.obs.shape, names, noop=WAIT)
+    _made_by[game] = found
+    return game
+
+
+def spec_of(game: str) -> str:
+    return _made_by[game].spec
+
+
+def code_of(game: str) -> str | None:
+    """Digest of the file that a game's environment is in."""
+    return _made_by[game].code
+
+
+class _Slot:
+    """An environment on one level, from its start; `actions` have been taken."""
+
+    def __init__(self, found: Found[Callable[[int], Any]], level: int) -> None:
+        self.level, self.actions = level, list[int]()
+        self._where = f"{found.spec}({level})"
+        with _theirs(self._where):
+            self._env = found.value(level)
+        for name in ("reset", "step", "action_space"):
+            if not hasattr(self._env, name):
+                kind = type(self._env).__name__
+                raise UserError(f"{self._where} gave {kind}, not a Gymnasium environment.")
+        space = self._env.action_space
+        if not isinstance(space, gym.spaces.Discrete):
+            raise UserError(
+                f"{self._where} has actions {type(space).__name__} {space.dtype} {space.shape}; "
+                "gsf needs a Discrete action space."
+            )
+        self.n_actions, self._first_action = int(space.n), int(space.start)
+        if self.n_actions > MOST_ACTIONS:
+            raise UserError(f"{self._where} has {self.n_actions} actions; {MOST_ACTIONS} at most.")
+        with _theirs(f"reset of {self._where}"):
+            obs, _ = self._env.reset(seed=level)
+        self.obs = self._image(obs)
+
+    def step(self, action: int) -> tuple[float, bool, bool, bool]:
+        """Reward, terminated, truncated, and whether the info says that it was won."""
+        with _theirs(f"step {len(self.actions)} of {self._where}"):
+            obs, reward, terminated, truncated, info = self._env.step(action + self._first_action)
+            number = float(reward)
+        self.actions.append(action)
+        shape, self.obs = self.obs.shape, self._image(obs)
+        if self.obs.shape != shape:
+            raise UserError(
+                f"{self._where} gives images {list(self.obs.shape)} after {list(shape)}; "
+                "they must be of one shape."
+            )
+        if not np.isfinite(number):
+            raise UserError(f"step {len(self.actions) - 1} of {self._where} has reward {number}.")
+        said = next((info[key] for key in COMPLETED if key in info), False)
+        return number, bool(terminated), bool(truncated), bool(said)
+
+    def _image(self, obs: Any) -> Array:
+        """[H,W,C] uint8, the only image of an observation that is a dictionary."""
+        parts = obs.values() if isinstance(obs, Mapping) else [obs]
+        arrays = [np.asarray(part) for part in parts]
+        images = [x for x in arrays if x.dtype == np.uint8 and image_shape(x.shape)]
+        if len(images) != 1:
+            shown = ", ".join(f"{x.dtype} {list(x.shape)}" for x in arrays)
+            raise UserError(
+                f"{self._where} gives observations {shown}; gsf needs one uint8 image [H, W, C]."
+            )
+        image: Array = to_hwc(images[0][None])[0]
+        return image
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):  # it has been played; nothing is lost
+            self._env.close()
+
+
+@contextlib.contextmanager
+def _theirs(where: str) -> Iterator[None]:
+    """Whatever an environment raises, in one sentence that says where."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{where} raised {type(error).__name__}: {error}.") from error
+
+
+class GymVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
+    """Environments of one game side by side. A state is the actions of each episode under way:
+    going on from it takes them again, so it needs an environment that repeats itself."""
+
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012 (Gymnasium's interface)
+
+    def __init__(
+        self,
+        game: str,
+        levels: Levels,
+        n_envs: int,
+        seed: int,
+        *,
+        difficulty: str | None = None,
+        threads: int | None = None,
+        copy: bool = True,
+    ) -> None:
+        if not levels:
+            raise UserError("levels is empty; give at least one level.")
+        self.game, self.levels, self.num_envs, self.seed = game, levels, n_envs, seed
+        self._copy = copy
+        self._obs = np.empty((n_envs, *games[game].obs_shape), np.uint8)
+        self._slots: list[_Slot] = []
+        self._start([1] * n_envs)
+
+    def _start(self, begun: Sequence[int]) -> None:
+        """Each slot at the start of its level number begun[slot], counted from 1."""
+        self.close_extras()
+        self._turns, self._begun = turns(self.levels, self.num_envs, self.seed), list(begun)
+        self._slots = [self._next(slot, n) for slot, n in enumerate(begun)]
+        self._fresh = True
+
+    def _next(self, slot: int, n: int = 1) -> _Slot:
+        """A slot's n-th level from here, at its start."""
+        level = [next(self._turns[slot]) for _ in range(n)][-1]
+        begun = _Slot(_made_by[self.game], level)
+        wanted = (*games[self.game].obs_shape, len(games[self.game].actions))
+        found = (*begun.obs.shape, begun.n_actions)
+        if found != wanted:
+            raise UserError(
+                f"{spec_of(self.game)}({level}) has images {list(found[:-1])} and {found[-1]} "
+                f"actions, other levels {list(wanted[:-1])} and {wanted[-1]}; they must agree."
+            )
+        self._obs[slot] = begun.obs
+        return begun
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Array, dict[str, Any]]:
+        if not (self._fresh and seed in (None, self.seed)):
+            self.seed = self.seed if seed is None else seed
+            self._start([1] * self.num_envs)
+        obs, level = self.observe()
+        return obs, {"level": level}
+
+    def observe(self) -> tuple[Array, Array]:
+        """The current observations and their levels, without a step."""
+        obs = self._obs.copy() if self._copy else self._obs
+        return obs, np.array([slot.level for slot in self._slots], np.int32)
+
+    def step(self, actions: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
+        self._fresh = False
+        reward = np.zeros(self.num_envs)
+        terminated, truncated, completed = np.zeros((3, self.num_envs), bool)
+        for i, action in enumerate(np.asarray(actions).tolist()):
+            if action == WAIT:
+                continue
+            slot = self._slots[i]
+            reward[i], terminated[i], truncated[i], said = slot.step(action)
+            self._obs[i] = slot.obs
+            if terminated[i] or truncated[i]:
+                completed[i] = said
+                slot.close()
+                self._slots[i] = self._next(i)
+                self._begun[i] += 1
+        obs, level = self.observe()
+        return obs, reward, terminated, truncated, {"level": level, "completed": completed}
+
+    def latent_state(self) -> list[bytes]:
+        raise UserError(f"{self.game} shows no latent states, which `gsf similar` compares.")
+
+    def state_dict(self) -> dict[str, Any]:
+        taken = [bytes(slot.actions) for slot in self._slots]
+        return {"begun": list(self._begun), "actions": taken}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._start(state["begun"])
+        for i, (slot, actions) in enumerate(zip(self._slots, state["actions"], strict=True)):
+            for action in actions:
+                slot.step(action)
+            self._obs[i] = slot.obs
+        self._fresh = False
+
+    def close_extras(self, **kwargs: Any) -> None:
+        for slot in self._slots:
+            slot.close()
+
+
+def departure(game: str, levels: range, n_steps: int = 256, n_envs: int = 4) -> str | None:
+    """What differs when levels are played twice with the same actions; None: nothing did."""
+    rng = np.random.default_rng(0)
+    n_actions = len(games[game].actions)
+    with contextlib.ExitStack() as stack:
+        pair = [GymVectorEnv(game, levels, n_envs, seed=0, copy=False) for _ in range(2)]
+        for env in pair:
+            stack.callback(env.close)
+        seen = [env.observe()[0] for env in pair]
+        for t in range(n_steps):
+            if (seen[0] != seen[1]).any():
+                return f"its images differ after {t} steps"
+            actions = rng.integers(n_actions, size=n_envs)
+            one, other = (env.step(actions) for env in pair)
+            for name, x, y in zip(("rewards", "ends", "ends"), one[1:4], other[1:4], strict=True):
+                if (x != y).any():
+                    return f"its {name} differ after {t + 1} steps"
+            seen = [one[0], other[0]]
+    return None
+
+
+gymnasium = Suite(
+    "gymnasium",
+    games,
+    GymVectorEnv,
+    training_levels=range(0),
+    replays_with="the environment's file, and what it imports, as they were",
+    named=True,
+)
