@@ -81,6 +81,9 @@ VERBS = {
     "bench train": Verb(
         "bench.train", "bench_train", "BenchTrainConfig", "speed of one training step"
     ),
+    "bench shared": Verb(
+        "bench.shared", "bench_shared", "BenchSharedConfig", "speed beside a busy process"
+    ),
     "bench cost": Verb(
         "bench.cost", "bench_cost", "BenchCostConfig", "hours and money of a preset, estimated"
     ),

@@ -2,8 +2,14 @@
 
 import json
 
+import pytest
+
 from gsf.bench.data import BenchDataConfig, bench_data
+from gsf.bench.options import BenchSharedConfig
+from gsf.bench.peers import find_peer, peer_step
+from gsf.bench.shared import bench_shared
 from gsf.bench.train import BenchTrainConfig, bench_train, take_turns
+from gsf.core.errors import UserError
 
 
 def test_bench_data_reports_speeds_ratios_and_memory(tmp_path):
@@ -39,3 +45,44 @@ def test_turns_are_taken_by_all():
     calls = []
     take_turns({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=2)
     assert calls == ["a", "b"] * 3
+
+
+def test_bench_shared_measures_every_stage_quiet_and_busy():
+    numbers = bench_shared(BenchSharedConfig(grad_steps=1, rounds=1, batch=8, transitions=2048))
+    for stage in ("collect", "materialise", "fit", "train", "evaluate"):
+        assert numbers[f"{stage}, quiet, seconds"] > 0
+        assert numbers[f"{stage}, busy / quiet speed"] > 0
+
+
+def test_a_peer_takes_turns_with_ours(tmp_path):
+    """Its code is somebody else's and not here: a checkout that is laid out like it."""
+    agents = tmp_path / "procgen" / "offline" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "ddqn_cql.py").write_text(
+        "class CQL:\n"
+        "    def __init__(self, space, n_actions, **options): self.shape = space.shape\n"
+        "    def train(self): pass\n"
+        "    def train_step(self, obs, action, reward, next_obs, done):\n"
+        "        assert obs.shape[1:] == next_obs.shape[1:] == self.shape\n"
+    )
+    config = BenchTrainConfig(
+        encoder="nature",
+        methods_encoder="nature",
+        batch=8,
+        rounds=1,
+        methods=("cql",),
+        memory=False,
+        transitions=2048,
+        against=(tmp_path,),
+    )
+    numbers = bench_train(config)
+    assert numbers["gen_dgrl's cql step, impala, batch 8, transitions/s"] > 0
+    assert numbers["ours / gen_dgrl"] > 0
+    (agents / "ddqn_cql.py").write_text("import nowhere_to_be_found\n")
+    with (
+        pytest.raises(UserError, match=r"gen_dgrl .* cannot be run: ModuleNotFoundError"),
+        peer_step(tmp_path, 8) as step,
+    ):
+        step()
+    with pytest.raises(UserError, match="no checkout of gen_dgrl or d3rlpy"):
+        find_peer(tmp_path / "procgen")

@@ -1,4 +1,4 @@
-"""What `gsf bench train` and `gsf bench cost` may be told; read without torch."""
+"""What `gsf bench train`, `shared` and `cost` may be told; read without torch."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,11 +31,35 @@ class BenchTrainConfig:
     """Also measure each method's peak memory, in a process of its own."""
     transitions: int = 20_000
     """Random coinrun play to train on."""
+    against: tuple[Path, ...] = ()
+    """Checkouts of gen_dgrl or d3rlpy, whose own CQL steps then take turns with ours; what they
+    depend on has to be installed."""
     out: Path | None = None
     """Also write the numbers as JSON to this file."""
 
     def __post_init__(self) -> None:
         require_positive(self, "batch", "rounds", "transitions")
+
+
+@dataclass(frozen=True)
+class BenchSharedConfig:
+    """Measure every stage with the machine to itself and beside a busy process."""
+
+    encoder: str = "nature"
+    """Network of fit, train and evaluate."""
+    batch: int = 256
+    """Transitions per step."""
+    grad_steps: int = 20
+    """Steps of fit and train; the others are as long in proportion."""
+    rounds: int = 3
+    """Times each stage is run, quiet and busy in turns; the median counts."""
+    transitions: int = 20_000
+    """Random coinrun play to work on."""
+    out: Path | None = None
+    """Also write the numbers as JSON to this file."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "batch", "grad_steps", "rounds", "transitions")
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from gsf.bench.data import peak_megabytes, record_random, show
 from gsf.bench.options import BenchTrainConfig as BenchTrainConfig
+from gsf.bench.peers import PEERS, find_peer, peer_step
 from gsf.core.logs import progress
 from gsf.data.dataset import Dataset
 from gsf.data.materialise import MaterialiseConfig, materialise
@@ -32,11 +33,15 @@ SECONDS_OF_MATMUL = 1.0
 
 
 def bench_train(config: BenchTrainConfig) -> dict[str, float]:
+    for checkout in config.against:
+        find_peer(checkout)
     with tempfile.TemporaryDirectory(prefix="gsf-bench-") as directory:
         home = Path(directory)
         record_random("coinrun", config.transitions).save(home / "play.gsfrec")
         materialise(MaterialiseConfig(str(home / "play.gsfrec"), home / "dataset"))
         numbers = _against_plain(config, home) | _against_cql(config, home)
+        for checkout in config.against:
+            numbers |= _against_peer(config, home, checkout)
     show("gsf bench train", numbers, config.out)
     return numbers
 
@@ -86,6 +91,23 @@ def _against_cql(config: BenchTrainConfig, home: Path) -> dict[str, float]:
         numbers["cql, peak resident MB"] = peaks["cql"]
         numbers |= {f"{method}, memory / cql": peaks[method] / peaks["cql"] for method in compared}
     return numbers
+
+
+def _against_peer(config: BenchTrainConfig, home: Path, checkout: Path) -> dict[str, float]:
+    """The peer's own step and ours with the network nearest to its, in turns."""
+    name = find_peer(checkout)
+    encoder = PEERS[name].encoder
+    ours = _step(Dataset.open(home / "dataset"), "cql", encoder, config.batch)
+    with peer_step(checkout, config.batch) as theirs:
+        told: list[float] = []
+        seconds = take_turns({"ours": ours, "theirs": lambda: told.append(theirs())}, config.rounds)
+    seconds["theirs"] = statistics.median(told[1:])  # as they measured it, without the pipe
+    what = f"{encoder}, batch {config.batch}"
+    return {
+        f"{name}'s cql step, {what}, transitions/s": config.batch / seconds["theirs"],
+        f"ours beside it, {what}, transitions/s": config.batch / seconds["ours"],
+        f"ours / {name}": seconds["theirs"] / seconds["ours"],
+    }
 
 
 def take_turns(steps: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:

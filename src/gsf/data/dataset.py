@@ -131,17 +131,39 @@ class Dataset:
         frame, has_next = self.frame[index], self.has_next[index]
         if self._prefetch_map is not None:
             self._prefetch(frame, 2)
+        obs, next_obs = self._pairs(frame, has_next)
         return Batch(
-            obs=torch.from_numpy(np.take(self.obs, frame, axis=0)),
+            obs=torch.from_numpy(obs),
             action=torch.from_numpy(self.action[index].astype(np.int64)),
             reward=torch.from_numpy(self.reward[index]),
-            next_obs=torch.from_numpy(np.take(self.obs, frame + has_next, axis=0)),
+            next_obs=torch.from_numpy(next_obs),
             terminated=torch.from_numpy(self.terminated[index]),
             truncated=torch.from_numpy(self.truncated[index]),
             has_next=torch.from_numpy(has_next),
             level=torch.from_numpy(self.level[index].astype(np.int64)),
             index=torch.from_numpy(index),
         )
+
+    def _pairs(self, frame: Array, has_next: Array) -> tuple[Array, Array]:
+        """Frames and those after them, or themselves where there is none; views of one copy.
+
+        Neighbours on disk are read in one go.
+        """
+        if len(self.obs) == 1:
+            return self.obs[frame], self.obs[frame]
+        first = np.minimum(frame, len(self.obs) - 2)
+        pairs = self._neighbours[first].view(np.uint8).reshape(*frame.shape, 2, *self.obs_shape)
+        obs, next_obs = pairs[..., 0, :, :, :], pairs[..., 1, :, :, :]
+        obs[frame > first] = next_obs[frame > first]  # the very last frame
+        next_obs[~has_next] = obs[~has_next]
+        return obs, next_obs
+
+    @cached_property
+    def _neighbours(self) -> Array:
+        """Every frame with the one after it as one item, overlapping: nothing is copied."""
+        size = self.obs[0].nbytes
+        n = len(self.obs) - 1
+        return np.ndarray(n, f"V{2 * size}", buffer=self.obs.data, strides=(size,))
 
     def observations(self, index: npt.ArrayLike) -> torch.Tensor:
         """Observations alone, uint8 [n,H,W,C], of the given rows."""

@@ -87,7 +87,9 @@ class ConvTrunk(nn.Module):
         if self.unshuffle > 1:
             obs = pixel_unshuffle(obs, self.unshuffle)
         image = obs.permute(0, 3, 1, 2)
-        return image.float().div_(255) if image.dtype == torch.uint8 else image / 255
+        if image.dtype != torch.uint8:
+            return image / 255
+        return image.to(torch.float32, memory_format=torch.channels_last).div_(255)
 
     def forward(self, obs: Tensor) -> Tensor:
         features: Tensor = self.fc(_flat(self.convs(self._image(obs)).relu()))
@@ -125,5 +127,5 @@ class Encoder(nn.Module):
     def forward(self, obs: Tensor) -> Tensor:
         with torch.autocast(obs.device.type, torch.bfloat16, enabled=self.bf16):
             features = self.trunk(obs)
-        z: Tensor = self.embed(features.float())
+        z: Tensor = self.embed(features.float() if self.bf16 else features)
         return z

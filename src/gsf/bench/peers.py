@@ -1,0 +1,121 @@
+"""Training steps of other projects, from a checkout of theirs, to take turns with ours.
+
+Each runs in a process of its own, as its modules are called `utils` and the like. Its batch is a
+tensor at hand: drawing one costs it nothing, while our step draws, crops and converts.
+"""
+
+import contextlib
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from gsf.core.errors import UserError
+
+SHAPE, N_ACTIONS = (3, 64, 64), 15  # Procgen's
+
+
+@dataclass(frozen=True)
+class Peer:
+    """`prepare(batch)` makes one step of CQL, as the project itself would do it."""
+
+    marker: str  # a file by which its checkout is known
+    folder: str  # where its imports start
+    encoder: str  # ours that is nearest to its network
+    prepare: Callable[[int], Callable[[], Any]]
+
+
+def _gen_dgrl(batch: int) -> Callable[[], Any]:
+    """IMPALA's network, one critic, double DQN; Huber loss and CQL's term."""
+    import torch
+    from offline.agents.ddqn_cql import CQL  # type: ignore[import-not-found]
+
+    # Of configs/offline/final/cql.json and the defaults of offline/arguments.py.
+    options = {"lr": 5e-4, "agent_model": "pporesnetbase", "hidden_size": 256, "gamma": 0.99}
+    options |= {"target_update_freq": 1000, "tau": 0.005, "cql_alpha": 1.0}
+    options |= {"eps_start": 1.0, "eps_end": 0.1, "eps_decay": 1000, "perform_polyak_update": True}
+    agent = CQL(SimpleNamespace(shape=SHAPE), N_ACTIONS, **options)
+    agent.train()
+    obs, next_obs = torch.rand(2, batch, *SHAPE)
+    action = torch.randint(N_ACTIONS, (batch, 1))
+    reward, done = torch.rand(2, batch, 1)
+    return lambda: agent.train_step(obs, action, reward, next_obs, done.round())
+
+
+def _d3rlpy(batch: int) -> Callable[[], Any]:
+    """DQN's three convolutions, one critic, double DQN; Huber loss and CQL's term."""
+    import torch
+    from d3rlpy.algos import DiscreteCQLConfig  # type: ignore[import-not-found]
+    from d3rlpy.torch_utility import TorchMiniBatch  # type: ignore[import-not-found]
+
+    agent = DiscreteCQLConfig(batch_size=batch).create(device=False)
+    agent.create_impl(SHAPE, N_ACTIONS)
+    obs, next_obs = torch.rand(2, batch, *SHAPE)
+    action = torch.randint(N_ACTIONS, (batch, 1))
+    reward, done, ones = torch.rand(3, batch, 1)
+    drawn = TorchMiniBatch(
+        obs, action, reward, next_obs, action, reward, done.round(), ones.ceil(), "cpu:0"
+    )
+    steps = iter(range(1, 1 << 60))
+    return lambda: agent.impl.update(drawn, next(steps))
+
+
+PEERS = {
+    "gen_dgrl": Peer("procgen/offline/agents/ddqn_cql.py", "procgen", "impala", _gen_dgrl),
+    "d3rlpy": Peer("d3rlpy/algos/qlearning/cql.py", "", "nature", _d3rlpy),
+}
+
+
+def find_peer(checkout: Path) -> str:
+    for name, peer in PEERS.items():
+        if (checkout / peer.marker).is_file():
+            return name
+    raise UserError(f"--against {checkout}: no checkout of {' or '.join(PEERS)} is there.")
+
+
+@contextlib.contextmanager
+def peer_step(checkout: Path, batch: int) -> Iterator[Callable[[], float]]:
+    """Yields a function that does one step of the peer and returns its seconds."""
+    name = find_peer(checkout)
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(name, checkout, batch, theirs), daemon=True)
+    process.start()
+    theirs.close()
+
+    def ask() -> float:
+        try:
+            ours.send(True)
+            said: float | str = ours.recv()
+        except (EOFError, BrokenPipeError):
+            raise UserError(f"the step of {name} in {checkout} died.") from None
+        if isinstance(said, str):
+            raise UserError(f"{name} in {checkout} cannot be run: {said}.")
+        return said
+
+    try:
+        yield ask
+    finally:
+        ours.close()
+        process.terminate()
+        process.join()
+
+
+def _serve(name: str, checkout: Path, batch: int, asked: Connection) -> None:
+    peer = PEERS[name]
+    sys.path.insert(0, str(checkout.resolve() / peer.folder))
+    step: Callable[[], Any] | None = None
+    with contextlib.suppress(EOFError, KeyboardInterrupt):
+        while asked.recv():
+            try:
+                step = step or peer.prepare(batch)
+                start = time.perf_counter()
+                step()
+                asked.send(time.perf_counter() - start)
+            except Exception as error:  # a dependency of theirs that is missing, another version
+                asked.send(f"{type(error).__name__}: {error}")
