@@ -3,17 +3,22 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Annotated, get_args, get_origin
 
 import numpy as np
 import pytest
 
 from gsf import cli
 from gsf.core.errors import UserError
-from gsf.core.options import from_json, to_json
+from gsf.core.options import Options, from_json, hints_of, range_of, to_json
 from gsf.core.presets import PRESETS, preset_values
+from gsf.core.version import __version__
 from gsf.data.materialise import MaterialiseConfig
 from gsf.data.recording import Recording
+from gsf.learn import bases, losses
 from recordings import record
+
+PARTS = [(bases.find, bases.names), (losses.find, losses.names)]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +69,7 @@ def test_a_preset_sets_the_defaults_that_help_shows(gsf):
         (("run", "--preset"), "--preset needs a value"),
         (("bench", "cost", "--preset", "study"), "gsf bench cost has no presets"),
         (("run", "--preset", "paper"), "no recording of bigfish is shipped; make one with"),
-        (("collect", "--game", "coinrun", "--seed", "-1"), "--seed must not be negative"),
+        (("collect", "--game", "coinrun", "--seed", "-1"), "--seed must be between 0 and"),
     ]:
         code, _, err = gsf(*argv)
         assert code == 2
@@ -152,11 +157,17 @@ def test_bad_datasets_get_one_sentence(gsf, play, tmp_path):
     ("argv", "message"),
     [
         (("collect", "--game", "pong"), "unknown game 'pong'"),
-        (("collect", "--game", "coinrun", "--n-envs", "-1"), "--n-envs must be positive, got -1"),
+        (
+            ("collect", "--game", "coinrun", "--n-envs", "-1"),
+            "must be between 1 and 4,096, got -1",
+        ),
         (("materialise", "none.gsfrec", "--out", "x"), "no recording at none.gsfrec"),
         (("train", "nowhere", "--out", "x"), "no manifest.json"),
         (("train", "nowhere", "--out", "x", "--method", "magic"), "unknown method 'magic'"),
-        (("train", "nowhere", "--out", "x", "--batch", "-4"), "--batch must be positive, got -4"),
+        (
+            ("train", "nowhere", "--out", "x", "--batch", "-4"),
+            "--batch must be between 1",
+        ),
         (("evaluate", "nowhere"), "nowhere"),
         (("paint",), "unknown verb 'paint'"),
         (("data", "paint"), "unknown verb 'data paint'"),
@@ -176,10 +187,60 @@ def test_bad_requests_get_one_sentence(gsf, argv, message):
     assert message in " ".join(err.split())
 
 
-def test_an_unknown_option_is_named(gsf):
-    code, out, err = gsf("materialise", "a", "--out", "b", "--speed", "3")
-    assert code == 2
-    assert "--speed" in out + err
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("materialise", "a", "--out", "b", "--speed", "3"), "unknown option --speed; `gsf mat"),
+        (("train", "a", "--out", "b", "--grad-step", "3"), "did you mean --grad-steps?"),
+        (("train", "a", "--out", "b", "--method", "curl", "--loss.ta=3"), "mean --loss.tau?"),
+        (("run", "--no-reports"), "unknown option --no-reports; did you mean --no-report?"),
+        (("train", "--ot", "b", "a"), "unknown option --ot; did you mean --out?"),
+        (("train",), "gsf train needs DATASET and --out; `gsf train --help` explains all options"),
+        (("train", "a", "b", "--out", "c"), "'b' is one word too many"),
+        (("train", "a", "--out"), "--out needs a value"),
+        (("train", "a", "--out", "b", "--batch", "many"), "must be a whole number, got 'many'"),
+        (("fit", "a", "--out", "b", "--gamma", "0,9"), "--gamma must be a number, got '0,9'"),
+        (("fit", "a", "--out", "b", "--estimator", "tdd"), "did you mean td? choose one of mc, td"),
+        (("fit", "a", "--out", "b", "--cumulant", "rewrd"), "unknown cumulant 'rewrd'; did you"),
+        (("train", "a", "--out", "b", "--method", "gsf-rewrd"), "unknown cumulant 'rewrd'; did"),
+        (("run", "--methods"), "--methods needs at least one value"),
+        (("fit", "a", "--out", "b", "--lr", "nan"), "--lr must be above 0 and at most 10, got nan"),
+    ],
+)
+def test_what_cannot_be_read_gets_one_sentence(gsf, argv, message):
+    code, out, err = gsf(*argv)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("error: ")
+    assert message in err
+
+
+def test_the_version_is_one_line(gsf):
+    assert gsf("--version") == (0, f"gsf {__version__}\n", "")
+
+
+def test_help_says_which_values_there_are(gsf):
+    shown = " ".join(gsf("train", "--method", "curl", "--help")[1].replace("│", " ").split())
+    assert "Discount. (default: 0.99; above 0 and at most 1)" in shown
+    assert "W learns the scale. (default: 1.0; between 0.001 and 1,000)" in shown
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_every_number_has_a_range_and_every_config_checks_it(verb):
+    config = cli.config_of(cli.VERBS[verb])
+    assert issubclass(config, Options)
+    own = [find(name).value.Config for find, known in PARTS for name in known()]
+    for options in (config, *(own if verb == "train" else ())):
+        for name, hint in hints_of(options).items():
+            numeric = {int, float} & set(leaves(hint))
+            assert not numeric or range_of(hint) is not None, f"{options}.{name}"
+
+
+def leaves(hint):
+    """The types in a type."""
+    parts = get_args(hint)
+    if get_origin(hint) is Annotated:
+        parts = parts[:1]
+    return [leaf for part in parts for leaf in leaves(part)] or [hint]
 
 
 def test_a_full_disk_loses_nothing(play, tmp_path):

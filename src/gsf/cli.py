@@ -1,9 +1,8 @@
-"""The verbs. Each is one function of one module, its options a frozen dataclass read by tyro.
+"""The verbs. Each is one function of one module, its options a frozen dataclass.
 
 Bad input ends in one sentence and exit code 2, an interrupt in 130; only bugs show a traceback.
 """
 
-import dataclasses
 import importlib
 import importlib.util
 import sys
@@ -12,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tyro
 from rich.markup import escape
 
 from gsf.core import registry
+from gsf.core.command_line import parse, take_option
 from gsf.core.errors import UserError, did_you_mean
 from gsf.core.interrupts import interruptible
 from gsf.core.logs import console
-from gsf.core.presets import PRESETS, preset_values
+from gsf.core.version import __version__
 
 
 @dataclass(frozen=True)
@@ -102,6 +101,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         return _fail(f"{error.strerror or error}{where}.", 2)
+    except MemoryError as error:
+        return _fail(f"not enough memory ({error}); choose smaller sizes.", 2)
 
 
 def _fail(message: str, code: int, what: str = "error") -> int:
@@ -110,6 +111,9 @@ def _fail(message: str, code: int, what: str = "error") -> int:
 
 
 def _dispatch(argv: list[str]) -> int:
+    if argv == ["--version"]:
+        print(f"gsf {__version__}")
+        return 0
     words = 2 if " ".join(argv[:2]) in VERBS else 1
     name, rest = " ".join(argv[:words]), argv[words:]
     if name not in VERBS:
@@ -120,13 +124,16 @@ def _dispatch(argv: list[str]) -> int:
         wrong = " ".join(argv[:2]) if group else name
         meant = did_you_mean(wrong, VERBS)
         raise UserError(f"unknown verb {wrong!r}; {meant}`gsf --help` lists them.")
-    rest, code = _take_option(rest, "--code", "a Python file")
+    rest, code = take_option(rest, "--code", "a Python file")
     while code is not None:
         registry.allow([Path(code)])
-        rest, code = _take_option(rest, "--code", "a Python file")
+        rest, code = take_option(rest, "--code", "a Python file")
     verb = VERBS[name]
-    config = _parse(name, config_of(verb), rest)
-    getattr(importlib.import_module(f"gsf.{verb.module}"), verb.function)(config)
+    config = parse(name, config_of(verb), rest)
+    try:
+        getattr(importlib.import_module(f"gsf.{verb.module}"), verb.function)(config)
+    except SystemExit as stop:  # nothing of gsf's ends this way
+        raise UserError(f"a user's code ended the program (SystemExit: {stop.code}).") from stop
     return 0
 
 
@@ -138,46 +145,6 @@ def config_of(verb: Verb) -> Any:
         if found is not None:
             return found
     return getattr(importlib.import_module(f"gsf.{verb.module}"), verb.config)
-
-
-def _parse(name: str, config: Any, argv: list[str]) -> Any:
-    """tyro reads the options; --preset comes first because it sets their defaults."""
-    argv, preset = _take_option(argv, "--preset", f"one of {', '.join(PRESETS)}")
-    if preset and not any(name in verbs for verbs in PRESETS.values()):
-        raise UserError(f"gsf {name} has no presets; leave --preset out.")
-    if hasattr(config, "for_command_line"):  # options that depend on another option
-        config = config.for_command_line(argv)
-    default = _defaults(config, preset_values(name, preset))
-    about = (config.__doc__ or "").strip()
-    having = [known for known, verbs in PRESETS.items() if name in verbs]
-    if having:
-        about += f"\n\n--preset {{{','.join(having)}}} replaces the defaults shown below"
-        about += f" (shown: {preset})." if preset else "."
-    return tyro.cli(config, prog=f"gsf {name}", description=about, args=argv, default=default)
-
-
-def _defaults(config: Any, chosen: dict[str, Any]) -> Any:
-    """An instance for tyro to take defaults from; required options, still missing, go unchecked."""
-    instance = object.__new__(config)
-    for field in dataclasses.fields(config):
-        value = chosen.get(field.name, field.default)
-        if value is dataclasses.MISSING:
-            make = field.default_factory
-            value = make() if callable(make) else tyro.MISSING
-        object.__setattr__(instance, field.name, value)
-    return instance
-
-
-def _take_option(argv: list[str], option: str, what: str) -> tuple[list[str], str | None]:
-    """argv without `option VALUE` (or `option=VALUE`), and the value."""
-    for at, word in enumerate(argv):
-        if word.startswith(f"{option}="):
-            return argv[:at] + argv[at + 1 :], word.split("=", 1)[1]
-        if word == option:
-            if at + 1 == len(argv):
-                raise UserError(f"{option} needs a value: {what}.")
-            return argv[:at] + argv[at + 2 :], argv[at + 1]
-    return argv, None
 
 
 def _print_help(names: list[str]) -> None:

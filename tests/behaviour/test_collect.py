@@ -276,5 +276,5 @@ def test_impossible_requests_are_refused(tmp_path):
         CollectConfig(game="pong")
     with pytest.raises(UserError, match="exclude each other"):
         CollectConfig(game="maze", random=True, policy=tmp_path)
-    with pytest.raises(UserError, match="--transitions must be positive"):
+    with pytest.raises(UserError, match="--transitions must be between 1"):
         CollectConfig(game="maze", transitions=0)

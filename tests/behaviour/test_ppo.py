@@ -231,7 +231,7 @@ def test_other_threads_are_warned_about(capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"epochs": 0}, "--epochs must be positive"),
+        ({"epochs": 0}, "--epochs must be between 1"),
         ({"n_envs": 2, "n_steps": 2, "minibatches": 5}, "more than the 4 frames"),
     ],
 )

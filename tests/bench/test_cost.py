@@ -43,5 +43,5 @@ def test_the_table_adds_up_and_more_gpus_take_less_time(tmp_path):
 
 
 def test_no_gpus_are_refused():
-    with pytest.raises(UserError, match="--gpus must be positive"):
+    with pytest.raises(UserError, match="--gpus must be between 1"):
         BenchCostConfig(gpus=(1, 0))

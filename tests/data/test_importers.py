@@ -100,7 +100,7 @@ def test_number_of_actions_is_an_option(tmp_path):
     assert imported(tmp_path / "runs", tmp_path / "ds", n_actions=15).n_actions == 15
     with pytest.raises(UserError, match=r"a.npz has action 2, but there are 2 actions"):
         imported(tmp_path / "runs", tmp_path / "other", n_actions=2)
-    with pytest.raises(UserError, match="--n-actions must be positive"):
+    with pytest.raises(UserError, match="--n-actions must be between 1"):
         ImportConfig("runs", tmp_path, n_actions=0)
 
 

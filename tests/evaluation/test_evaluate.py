@@ -352,7 +352,7 @@ def test_data_that_is_not_procgen_cannot_be_played(tmp_path):
         (["random", "--game", "pong", "--out", "r.csv"], "unknown game 'pong'"),
         (["random", "--game", "maze", "--out", "r.txt"], "ends in .csv or .parquet"),
         (["random", "--game", "maze", "--out", "r.csv", "--all"], "has kept no checkpoints"),
-        (["random", "--game", "maze", "--out", "r.csv", "--n-envs", "-1"], "must be positive"),
+        (["random", "--game", "maze", "--out", "r.csv", "--n-envs", "-1"], "must be between 1 and"),
         (["random", "--game", "maze", "--out", "r.csv", "--n-unseen", "-1"], "not be negative"),
         (["random", "--game", "maze", "--out", "r.csv", "--seed", "-1"], "not be negative"),
         (["random", "--game", "maze", "--out", "r.csv", "--splits"], "nothing to play"),

@@ -124,11 +124,11 @@ def test_an_empty_level_is_refused_unless_allowed(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"gamma": 1.5}, "--gamma must lie"),
+        ({"gamma": 1.5}, "--gamma must be between 0 and 1"),
         ({"q": True}, "--q needs --estimator td"),
         ({"estimator": "td", "bootstrap": "x"}, "--bootstrap needs --estimator mc"),
         ({"estimator": "td", "gamma": 1.0}, "--gamma below 1"),
-        ({"lr": 0.0}, "--lr must be positive"),
+        ({"lr": 0.0}, "--lr must be above 0"),
     ],
 )
 def test_options_that_make_no_sense(tmp_path, options, message):

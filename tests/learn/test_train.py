@@ -13,7 +13,7 @@ import torch
 
 import gsf
 import tiny
-from gsf.cli import _parse
+from gsf.core import command_line
 from gsf.core.errors import UserError
 from gsf.core.files import load_checkpoint, locked
 from gsf.core.logs import read_metrics
@@ -375,11 +375,11 @@ def test_one_writer_at_a_time(dataset: Dataset, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch": -1}, "--batch must be positive, got -1"),
-        ({"grad_steps": 0}, "--grad-steps must be positive"),
-        ({"keep": 0}, "--keep must be positive"),
-        ({"n_levels": 0}, "--n-levels must be positive"),
-        ({"seed": -1}, "--seed must not be negative"),
+        ({"batch": -1}, "--batch must be between 1 and 1,048,576, got -1"),
+        ({"grad_steps": 0}, "--grad-steps must be between 1"),
+        ({"keep": 0}, "--keep must be between 1"),
+        ({"n_levels": 0}, "--n-levels must be between 1"),
+        ({"seed": -1}, "--seed must be between 0"),
         ({"device": "cuda"}, "no CUDA device"),
         ({"method": "sac"}, "unknown method 'sac'; .*There are bc, cql"),
     ],
@@ -401,7 +401,7 @@ def test_bad_options(
 
 
 def parse(*argv: str) -> TrainConfig:
-    config: TrainConfig = _parse("train", TrainConfig, [*argv])
+    config: TrainConfig = command_line.parse("train", TrainConfig, [*argv])
     return config
 
 
@@ -419,7 +419,7 @@ def test_the_options_of_a_loss_come_with_its_method(capsys: pytest.CaptureFixtur
     )
     on_bc = parse("data", "--out", "run", "--method", "curl", "--on", "bc").resolved()
     assert on_bc.base == bases.find("bc").value.Config()
-    with pytest.raises(SystemExit):
+    with pytest.raises(UserError, match=r"unknown option --loss\.tau"):
         parse("data", "--out", "run", "--method", "cql", "--loss.tau", "0.1")
     with pytest.raises(UserError, match="unknown method 'sac'"):
         parse("data", "--out", "run", "--method", "sac")

@@ -241,7 +241,7 @@ def test_two_recordings_of_one_game_and_tuning_a_released_setting_are_refused(sw
 
 def test_a_negative_number_of_workers_or_steps_is_refused():
     for wrong in ({"workers": 0}, {"tune": -1}):
-        with pytest.raises(UserError, match="must be positive"):
+        with pytest.raises(UserError, match="must be between 1 and"):
             RunConfig(**wrong)
 
 

@@ -2,13 +2,26 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gsf.core.errors import UserError
-from gsf.core.options import Extendable, Incidental, Input, require_positive, require_seed
+from gsf.core.options import (
+    BatchSize,
+    Count,
+    Extendable,
+    Incidental,
+    Input,
+    Options,
+    Seed,
+    Share,
+    StepSize,
+    Weight,
+    above,
+    between,
+)
 from gsf.suites import ReplayableEnv, facts_of, make_env, name_game
 
 PUBLISHED: dict[str, Any] = {"encoder": "impala", "n_steps": 256, "minibatches": 8, "epochs": 3}
@@ -32,40 +45,40 @@ def _by_machine() -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PPOConfig:
+class PPOConfig(Options):
     """How PPO learns: by default as published, without a GPU as led by the clock in most games."""
 
     encoder: str | None = None
     """Network: impala, impala_small, nature, or your own as file.py:name (docs/extending.md).
     Default: impala, without a GPU nature."""
-    n_envs: int = 64
+    n_envs: Annotated[int, between(1, 4096)] = 64
     """Games played at once, in training and in recording."""
-    n_steps: int | None = None
+    n_steps: Annotated[int, between(1, 65_536)] | None = None
     """Steps of each game between two updates. Default: 256, without a GPU 64."""
-    minibatches: int | None = None
+    minibatches: BatchSize | None = None
     """Parts that the frames of an update are divided into. Default: 8, without a GPU 32."""
-    epochs: int | None = None
+    epochs: Annotated[int, between(1, 1000)] | None = None
     """Passes over the frames of an update. Default: 3, without a GPU 1."""
-    chunk: int | None = None
+    chunk: BatchSize | None = None
     """Frames per forward and backward pass; gradients add up over a minibatch, so that this sets
     memory and speed, not the result (but for rounding). Default: 256 on a CPU, else all."""
-    gamma: float = 0.999
+    gamma: Share = 0.999
     """Discount, also of the return whose std scales the rewards."""
-    lam: float = 0.95
+    lam: Share = 0.95
     """GAE's lambda."""
-    lr: float = 5e-4
+    lr: StepSize = 5e-4
     """Adam's step size."""
-    adam_eps: float = 1e-5
+    adam_eps: Annotated[float, above(0, 1)] = 1e-5
     """Adam's epsilon."""
-    clip: float = 0.2
+    clip: Annotated[float, above(0, 10)] = 0.2
     """Range of the probability ratio around 1, and of a value around its old one."""
-    value_weight: float = 0.5
+    value_weight: Weight = 0.5
     """Weight of the value loss."""
-    entropy_weight: float = 0.01
+    entropy_weight: Weight = 0.01
     """Weight of the entropy bonus."""
-    grad_norm: float = 0.5
+    grad_norm: Annotated[float, above(0, 10**6)] = 0.5
     """Gradients are clipped to this norm."""
-    reward_clip: float = 10.0
+    reward_clip: Annotated[float, above(0, 10**6)] = 10.0
     """Scaled rewards are clipped to +- this."""
     device: Incidental[Literal["auto", "cpu", "cuda"]] = "auto"
     """Where the network runs; auto takes CUDA if there is one."""
@@ -75,8 +88,7 @@ class PPOConfig:
             for name, value in _by_machine().items():
                 if getattr(self, name) is None:
                     object.__setattr__(self, name, value)
-        sizes = ("n_envs", "n_steps", "minibatches", "epochs", "chunk", "lr", "clip", "grad_norm")
-        require_positive(self, *sizes, "reward_clip")
+        super().__post_init__()
         if self.schedule.minibatches > self.frames_per_update:
             raise UserError(
                 f"--minibatches {self.minibatches} is more than the {self.frames_per_update} "
@@ -100,14 +112,14 @@ class CollectConfig(PPOConfig):
     """A game of an installed suite, such as Procgen's 16."""
     out: Incidental[Path | None] = None
     """Directory of policy and recording. Default: runs/collect-<game>."""
-    frames: Extendable[int] = 25_000_000
+    frames: Extendable[Count] = 25_000_000
     """Frames to train for, rounded up to whole updates. With more of them a trained policy is
     trained further, and recorded anew."""
-    transitions: int = 5_000_000
+    transitions: Count = 5_000_000
     """Transitions to record, rounded up to the same number in each env."""
-    n_levels: int = 200
+    n_levels: Annotated[int, between(1, 2**31 - 1)] = 200
     """Number of levels, in training and in recording."""
-    start_level: int = 0
+    start_level: Seed = 0
     """First of them."""
     difficulty: str | None = None
     """How hard the levels are, where the suite has a choice. Default: its first (Procgen: easy)."""
@@ -115,7 +127,7 @@ class CollectConfig(PPOConfig):
     """What the policy chooses among: the game's actions that differ in what follows, or all of
     them as published, of which many may do the same. A recording has the suite's own ids either
     way."""
-    seed: int = 0
+    seed: Seed = 0
     """Of everything random: weights, order of levels, actions, minibatches."""
     epsilon: Literal["decay", "literal"] = "decay"
     """Chance of a random action while recording: from 0.1 to 0, or the paper's 0.1 - 3.96e-9 t."""
@@ -123,7 +135,7 @@ class CollectConfig(PPOConfig):
     """Record this policy (a file, or the directory of another collect) instead of training one."""
     random: bool = False
     """Record uniform random play instead of training."""
-    checkpoint_seconds: Incidental[float] = 60.0
+    checkpoint_seconds: Incidental[Annotated[float, between(0, 10**6)]] = 60.0
     """Time between two checkpoints of training."""
     tensorboard: Incidental[bool] = True
     """Write TensorBoard files beside metrics.jsonl."""
@@ -138,8 +150,6 @@ class CollectConfig(PPOConfig):
             )
         object.__setattr__(self, "game", game)
         object.__setattr__(self, "difficulty", self.difficulty or suite.difficulties[0])
-        require_positive(self, "frames", "transitions", "n_levels")
-        require_seed(self.seed)
         if self.policy is not None and self.random:
             raise UserError("--policy and --random exclude each other; choose one of them.")
 

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gsf.core.files import write_atomic
-from gsf.core.options import require_positive
+from gsf.core.options import Count, Options
 from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.data.recording import Recording
 from gsf.data.replay import Recorder, play_blocks
@@ -34,20 +34,17 @@ SAMPLE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class BenchDataConfig:
+class BenchDataConfig(Options):
     """Measure stepping, hashing, writing, materialising and sampling in one run."""
 
     game: str = "coinrun"
     """Which game to play."""
-    transitions: int = 200_000
+    transitions: Count = 200_000
     """How much random play to record and materialise."""
     workdir: Path | None = None
     """Where to write: the disk to measure. Default: the system's temporary folder."""
     out: Path | None = None
     """Also write the numbers as JSON to this file."""
-
-    def __post_init__(self) -> None:
-        require_positive(self, "transitions")
 
 
 def bench_data(config: BenchDataConfig) -> dict[str, float]:

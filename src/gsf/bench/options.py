@@ -2,34 +2,35 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
-from gsf.core.errors import UserError
-from gsf.core.options import require_positive
+from gsf.core.options import BatchSize, Count, Options, Rate, Some, above, between
 from gsf.core.presets import Preset
 from gsf.suites import find_game
 
+Number = Annotated[int, between(1, 10**6)]
 GAME = "coinrun"  # networks and data are of the same size in all of its suite
 
 
 @dataclass(frozen=True)
-class BenchTrainConfig:
+class BenchTrainConfig(Options):
     """Measure one training step: our layout against plain NCHW, every method against CQL."""
 
     encoder: str = "impala"
     """Encoder of the comparison with plain NCHW."""
     methods_encoder: str = "impala_small"
     """Encoder of the comparison of methods."""
-    batch: int = 256
+    batch: BatchSize = 256
     """Transitions per step."""
-    rounds: int = 10
+    rounds: Number = 10
     """Steps of each kind, taken in turns; the median counts."""
-    methods: tuple[str, ...] = ("all",)
+    methods: Annotated[tuple[str, ...], Some()] = ("all",)
     """Methods to compare with CQL."""
     memory: bool = True
     """Also measure each method's peak memory, in a process of its own."""
-    transitions: int = 20_000
+    transitions: Count = 20_000
     """Random coinrun play to train on."""
     against: tuple[Path, ...] = ()
     """Checkouts of gen_dgrl or d3rlpy, whose own CQL steps then take turns with ours; what they
@@ -37,60 +38,49 @@ class BenchTrainConfig:
     out: Path | None = None
     """Also write the numbers as JSON to this file."""
 
-    def __post_init__(self) -> None:
-        require_positive(self, "batch", "rounds", "transitions")
-
 
 @dataclass(frozen=True)
-class BenchSharedConfig:
+class BenchSharedConfig(Options):
     """Measure every stage with the machine to itself and beside a busy process."""
 
     encoder: str = "nature"
     """Network of fit, train and evaluate."""
-    batch: int = 256
+    batch: BatchSize = 256
     """Transitions per step."""
-    grad_steps: int = 20
+    grad_steps: Count = 20
     """Steps of fit and train; the others are as long in proportion."""
-    rounds: int = 3
+    rounds: Number = 3
     """Times each stage is run, quiet and busy in turns; the median counts."""
-    transitions: int = 20_000
+    transitions: Count = 20_000
     """Random coinrun play to work on."""
     out: Path | None = None
     """Also write the numbers as JSON to this file."""
 
-    def __post_init__(self) -> None:
-        require_positive(self, "batch", "grad_steps", "rounds", "transitions")
-
 
 @dataclass(frozen=True)
-class BenchCostConfig:
+class BenchCostConfig(Options):
     """Estimate hours and money of a whole `gsf run`; nothing is trained."""
 
     size: tyro.conf.Positional[Preset] = "paper"
     """The preset."""
-    games: int = field(default_factory=lambda: len(find_game(GAME)[0].games))
+    games: Number = field(default_factory=lambda: len(find_game(GAME)[0].games))
     """Games. Default: all of the suite."""
-    methods: tuple[str, ...] = ("all",)
+    methods: Annotated[tuple[str, ...], Some()] = ("all",)
     """Methods."""
-    seeds: int = 5
+    seeds: Number = 5
     """Seeds of every method."""
-    gpus: tuple[int, ...] = (1, 8)
+    gpus: Annotated[tuple[Number, ...], Some()] = (1, 8)
     """Numbers of GPUs; runs are independent, so that n of them take an n-th of the time."""
-    tflops: float = 156.0
+    tflops: Annotated[float, above(0, 10**9)] = 156.0
     """Peak of one GPU in 10^12 operations a second (an A100 in TF32)."""
-    utilisation: float = 0.15
+    utilisation: Rate = 0.15
     """Share of the peak that is reached: a guess; on a CPU it is 0.42 (bench train)."""
-    dollars: float = 2.0
+    dollars: Annotated[float, between(0, 10**6)] = 2.0
     """Price of one GPU for an hour."""
-    frames_per_second: float = 25_000.0
+    frames_per_second: Annotated[float, above(0, 10**9)] = 25_000.0
     """Procgen frames stepped beside one GPU (28,000 on two cores, bench data)."""
     out: Path | None = None
     """Also write the table as CSV to this file."""
-
-    def __post_init__(self) -> None:
-        require_positive(self, "games", "seeds", "tflops", "utilisation", "frames_per_second")
-        if not all(n > 0 for n in self.gpus):
-            raise UserError(f"--gpus must be positive, got {' '.join(map(str, self.gpus))}.")
 
     def hours(self, flops: float, frames: float) -> float:
         """On one GPU: computing, then stepping, as one waits for the other."""

@@ -1,13 +1,15 @@
-"""Options: frozen dataclasses, the role of each option, and their way to JSON and back.
+"""Options: frozen dataclasses, the role and range of each option, and their way to JSON and back.
 
-A value is spelled once, as a field's default beside its use. A field's type says what the option
-means for the output's identity: `x: int` decides the content, `x: Incidental[int]` cannot change
-it, `x: Input[Path]` says where something lies whose digest decides, of `x: Extendable[int]` a
-finished output may be given more.
+A field's type says what the option means for the output's identity: `x: int` decides the content,
+`x: Incidental[int]` cannot change it, `x: Input[Path]` says where something lies whose digest
+decides, of `x: Extendable[int]` a finished output may be given more. It also says which values
+there are: `x: Count`, `lr: Annotated[float, above(0, 10)]`; every number has both ends.
 """
 
 import dataclasses
 import enum
+import functools
+import numbers
 import types
 import typing
 from collections.abc import Mapping
@@ -41,16 +43,105 @@ def roles(config: Any) -> dict[str, Role]:
     }
 
 
-def require_positive(config: Any, *names: str) -> None:
-    for name in names:
-        value = getattr(config, name)
-        if value is not None and not value > 0:
-            raise UserError(f"--{name.replace('_', '-')} must be positive, got {value}.")
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """Numbers from low to high; an open end is not among them."""
+
+    low: float
+    high: float
+    low_open: bool = False
+    high_open: bool = False
+
+    def __contains__(self, x: float) -> bool:  # never NaN
+        return (self.low < x if self.low_open else self.low <= x) and (
+            x < self.high if self.high_open else x <= self.high
+        )
+
+    def __str__(self) -> str:
+        if not self.low_open:
+            return f"between {self.low:,} and {self.high:,}"
+        return f"above {self.low:,} and {'below' if self.high_open else 'at most'} {self.high:,}"
 
 
-def require_seed(seed: int) -> None:
-    if seed < 0:
-        raise UserError(f"--seed must not be negative, got {seed}.")
+def between(low: float, high: float) -> Range:
+    return Range(low, high)
+
+
+def above(low: float, high: float) -> Range:
+    """Without the lower end."""
+    return Range(low, high, low_open=True)
+
+
+def inside(low: float, high: float) -> Range:
+    """Without both ends."""
+    return Range(low, high, low_open=True, high_open=True)
+
+
+class Some:
+    """Of a tuple: it may not be empty."""
+
+
+Count = Annotated[int, between(1, 10**12)]
+Seed = Annotated[int, between(0, 2**31 - 1)]
+Threads = Annotated[int, between(1, 1024)]
+BatchSize = Annotated[int, between(1, 2**20)]
+Share = Annotated[float, between(0, 1)]
+Rate = Annotated[float, above(0, 1)]
+StepSize = Annotated[float, above(0, 10)]
+Weight = Annotated[float, between(0, 10**6)]
+Temperature = Annotated[float, between(10**-3, 10**3)]
+
+
+class Options:
+    """What every stage's options are: checked however they are made."""
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+def check(config: Any, where: str = "") -> None:
+    """One sentence if an option is outside of its range; `where`, as in `loss.`, comes before."""
+    for name, hint in hints_of(config.__class__).items():
+        _check(hint, getattr(config, name), f"--{where}{name}".replace("_", "-"))
+
+
+@functools.cache
+def hints_of(config: Any) -> dict[str, Any]:
+    hints = typing.get_type_hints(config, include_extras=True)
+    return {f.name: hints[f.name] for f in dataclasses.fields(config)}
+
+
+def _check(hint: Any, value: Any, option: str) -> None:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        for mark in hint.__metadata__:
+            if isinstance(mark, Range):
+                whole = arguments[0] is int
+                kind: Any = numbers.Integral if whole else numbers.Real
+                if isinstance(value, bool) or not isinstance(value, kind):
+                    what = "a whole number" if whole else "a number"
+                    raise UserError(f"{option} must be {what}, got {value!r}.")
+                if value not in mark:
+                    raise UserError(f"{option} must be {mark}, got {value!r}.")
+            elif isinstance(mark, Some) and not value:
+                raise UserError(f"{option} needs at least one value.")
+        _check(arguments[0], value, option)
+    elif origin in (typing.Union, types.UnionType):
+        if value is not None:
+            for arm in arguments:
+                _check(arm, value, option)
+    elif origin is tuple:
+        for item in value:
+            _check(arguments[0], item, option)
+
+
+def range_of(hint: Any) -> Range | None:
+    """The range in a field's type."""
+    for part in typing.get_args(hint):
+        found = part if isinstance(part, Range) else range_of(part)
+        if found is not None:
+            return found
+    return None
 
 
 def to_json(config: Any) -> Any:

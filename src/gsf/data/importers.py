@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from tyro.conf import Positional
@@ -19,15 +19,17 @@ from tyro.conf import Positional
 from gsf.core.errors import UserError
 from gsf.core.files import digest, digest_file
 from gsf.core.logs import progress
-from gsf.core.options import Incidental, Input, require_positive
+from gsf.core.options import Incidental, Input, Options, Seed, Share, between
 from gsf.core.stage import Identity
 from gsf.data.format import COLUMN_DTYPES, Array, DatasetWriter, read_facts
 
 _REGION_FRAMES = 4096  # frames hashed together, in whole episodes
 
+MOST_ACTIONS = 10_000  # each has an output of its own
+
 
 @dataclass(frozen=True)
-class ImportConfig:
+class ImportConfig(Options):
     """Import a Minari dataset or a folder of npz episodes."""
 
     source: Input[Positional[str]]
@@ -46,24 +48,21 @@ class ImportConfig:
     image: str | None = None
     """Key of the images where Minari observations are a dictionary."""
 
-    n_actions: int | None = None
+    n_actions: Annotated[int, between(1, MOST_ACTIONS)] | None = None
     """Number of actions; by default the action space's (Minari) or the largest seen + 1 (npz)."""
 
-    validation: float = 0.0
+    validation: Share = 0.0
     """Share of the contexts to hold out for validation."""
 
     hold_out: tuple[str, ...] = ()
     """Contexts to hold out for validation, by name."""
 
-    seed: int = 0
+    seed: Seed = 0
     """Which contexts a share holds out."""
-
-    def __post_init__(self) -> None:
-        require_positive(self, "n_actions")
 
 
 @dataclass(frozen=True)
-class ExportConfig:
+class ExportConfig(Options):
     """Export a dataset to Minari, losslessly."""
 
     dataset: Positional[Path]
@@ -117,6 +116,11 @@ def import_data(config: ImportConfig) -> Path:
     import_data(ImportConfig("episodes/", out=Path("dataset")))
     """
     source = _look(config)
+    if source.n_actions > MOST_ACTIONS:
+        raise UserError(
+            f"{config.source} has {source.n_actions:,} actions; gsf takes up to {MOST_ACTIONS:,}, "
+            "counted from 0 without gaps."
+        )
     identity = Identity.of("dataset", config, {"source": _digest_files(source)})
     present = _sorted({outline.context for outline in source.outlines})
     held_out = _held_out(present, config)

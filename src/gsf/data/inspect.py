@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -10,6 +10,7 @@ from rich.table import Table
 
 from gsf.core.errors import UserError
 from gsf.core.logs import console, progress
+from gsf.core.options import Count, Options, Some, Threads
 from gsf.data.dataset import verify_dataset
 from gsf.data.format import read_facts
 from gsf.data.recording import Recording, concatenate, find_recording, list_shipped
@@ -18,12 +19,12 @@ from gsf.suites import facts_of, find_game, known_facts
 
 
 @dataclass(frozen=True)
-class ListConfig:
+class ListConfig(Options):
     """List the recordings that come with gsf."""
 
 
 @dataclass(frozen=True)
-class InfoConfig:
+class InfoConfig(Options):
     """Show what a recording or a dataset holds and where it came from."""
 
     path: tyro.conf.Positional[str]
@@ -31,32 +32,32 @@ class InfoConfig:
 
 
 @dataclass(frozen=True)
-class VerifyConfig:
+class VerifyConfig(Options):
     """Replay a recording, or rehash a dataset; names whatever is damaged."""
 
     path: tyro.conf.Positional[str]
     """A recording file, the name of a shipped one, or a dataset directory."""
-    threads: int | None = None
+    threads: Threads | None = None
     """The env's threads while replaying. Default: one per core."""
 
 
 @dataclass(frozen=True)
-class CutConfig:
+class CutConfig(Options):
     """Cut a recording to its first env slots over its whole time, and verify the cut."""
 
     recording: tyro.conf.Positional[str]
     """A recording file, or the name of a shipped one."""
-    transitions: int
+    transitions: Count
     """At least so many are kept: whole slots."""
     out: Path
     """The recording to write."""
 
 
 @dataclass(frozen=True)
-class JoinConfig:
+class JoinConfig(Options):
     """Join recordings of one game into one, take after take."""
 
-    recordings: tyro.conf.Positional[tuple[str, ...]]
+    recordings: Annotated[tyro.conf.Positional[tuple[str, ...]], Some()]
     """Recording files or names of shipped ones."""
     out: Path
     """The recording to write."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gsf.core.errors import UserError
 from gsf.core.logs import console, progress
-from gsf.core.options import Incidental, Input, require_positive
+from gsf.core.options import Count, Incidental, Input, Options, Threads
 from gsf.core.stage import Identity
 from gsf.data.played import PlayWriter
 from gsf.data.recording import Recording
@@ -27,26 +27,23 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class MaterialiseConfig:
+class MaterialiseConfig(Options):
     """Replay a recording into a dataset of pixels on disk, verifying every checksum."""
 
     recording: Input[tyro.conf.Positional[str]]
     """A recording file, or the name of a shipped one (see `gsf data list`)."""
     out: Incidental[Path]
     """Directory of the dataset to make."""
-    levels: int | None = None
+    levels: Count | None = None
     """Only what was played on the first so many levels of the recording."""
-    transitions: int | None = None
+    transitions: Count | None = None
     """Only so many (of these levels), of the first env slots over the whole time, so that epsilon
     keeps its range."""
     actions: Literal["distinct", "all"] = "distinct"  # Deviation: the paper has all 15
     """What the dataset's actions are: those of the game that differ in what follows, or all of the
     suite's, of which many may do the same."""
-    threads: Incidental[int | None] = None
+    threads: Incidental[Threads | None] = None
     """The env's threads; the result does not depend on it. Default: one per core."""
-
-    def __post_init__(self) -> None:
-        require_positive(self, "levels", "transitions")
 
 
 def materialise(config: MaterialiseConfig) -> Path:

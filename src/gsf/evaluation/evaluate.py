@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,7 @@ from gsf.core.errors import UserError
 from gsf.core.files import digest, locked, write_atomic
 from gsf.core.interrupts import Stop, stoppable
 from gsf.core.logs import console, progress
-from gsf.core.options import require_positive
+from gsf.core.options import Count, Options, Seed, Some, Threads, between
 from gsf.evaluation.intervals import mean_over_levels
 from gsf.evaluation.players import Device, Player, checkpoint_steps, find_players, is_run
 from gsf.evaluation.rollout import Actor, rollout
@@ -39,9 +39,11 @@ TYPES: dict[str, Any] = dict.fromkeys([*COLUMNS, IDENTITY], str) | {
     "completed": bool,
 }
 
+Levels = Annotated[int, between(0, 10**6)]
+
 
 @dataclass(frozen=True)
-class EvaluateConfig:
+class EvaluateConfig(Options):
     """Play one episode on each level of fixed lists, greedy and by sampling."""
 
     agent: tyro.conf.Positional[str]
@@ -58,25 +60,25 @@ class EvaluateConfig:
     levels: tuple[str, ...] = ()
     """Exactly these (7, or 1000..1099 for all from the first to the last) instead of the lists
     below: those of the training data count as seen, all others as unseen."""
-    splits: tuple[Split, ...] = ("seen", "validation", "unseen")
+    splits: Annotated[tuple[Split, ...], Some()] = ("seen", "validation", "unseen")
     """Which levels: those of the training data, those for choosing, those for reporting."""
-    modes: tuple[Mode, ...] = ("greedy", "sampled")
+    modes: Annotated[tuple[Mode, ...], Some()] = ("greedy", "sampled")
     """The best action, or one drawn at temperature 1."""
-    n_seen: int = 200
+    n_seen: Levels = 200
     """Levels of the training data to play; 0: none."""
-    n_validation: int = 50
+    n_validation: Levels = 50
     """Validation levels to play; 0: none."""
-    n_unseen: int = 200
+    n_unseen: Levels = 200
     """Unseen levels to play; 0: none."""
     all: bool = False
     """Play every checkpoint kept (`gsf train --keep`), for learning curves."""
-    max_frames: int | None = None
+    max_frames: Count | None = None
     """Frames after which an episode is over, for a quick look. Default: as the game says."""
-    n_envs: int = 100
+    n_envs: Annotated[int, between(1, 4096)] = 100
     """Levels played at once; changes the speed only."""
-    threads: int | None = None
+    threads: Threads | None = None
     """Procgen's threads. Default: one per core."""
-    seed: int = 0
+    seed: Seed = 0
     """Of the actions `random` or a policy draws; a run has its own."""
     dataset: Path | None = None
     """`random` and policies: the training data, whose levels count as seen; a run knows its own."""
@@ -84,15 +86,12 @@ class EvaluateConfig:
     """Where networks run; auto: a GPU if there is one."""
 
     def __post_init__(self) -> None:
-        require_positive(self, "n_envs", "max_frames")
+        super().__post_init__()
         for what, chosen, known in (("split", self.splits, SPLITS), ("mode", self.modes, MODES)):
             for name in chosen:
                 if name not in known:
                     raise UserError(f"unknown {what} {name!r}; choose from {', '.join(known)}.")
         parse_levels(self.levels)
-        for split in SPLITS:
-            if getattr(self, f"n_{split}") < 0:
-                raise UserError(f"--n-{split} must not be negative; 0 leaves the split out.")
 
     def n_levels(self, split: Split) -> int:
         return int(getattr(self, f"n_{split}"))
@@ -164,8 +163,8 @@ def evaluate_agent(
     levels: Sequence[int],
     mode: Mode = "greedy",
     *,
-    seed: int = 0,
-    n_envs: int = 100,
+    seed: Seed = 0,
+    n_envs: Annotated[int, between(1, 4096)] = 100,
     difficulty: str | None = None,
     threads: int | None = None,
     max_frames: int | None = None,

@@ -13,7 +13,6 @@ import numpy as np
 
 from gsf.core.errors import UserError
 from gsf.core.files import digest
-from gsf.core.options import require_seed
 from gsf.core.stage import read_manifest
 from gsf.data.format import read_facts
 from gsf.data.recording import find_policy, shipped_policies
@@ -83,7 +82,6 @@ def find_players(
     `game` may name its suite, too: file.py:Suite/game. `env`: file.py:make, a Gymnasium environment
     to play in, of which `level` is looked at first.
     """
-    require_seed(seed)
     place = Place(env, level) if env else None
     game = name_game(game)[1] if game and not env else game
     if is_run(name):

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from gsf.core.errors import UserError
 from gsf.core.images import in_colour
-from gsf.core.options import require_positive
+from gsf.core.options import Count, Options, Seed, between
 from gsf.evaluation.players import Device, Player, find_players
 from gsf.evaluation.rollout import rollout
 from gsf.nets.acting import Mode
@@ -29,13 +29,13 @@ Frame = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class PlayConfig:
+class PlayConfig(Options):
     """Watch an agent play one level: a video of what it sees."""
 
     agent: tyro.conf.Positional[str]
     """A run directory, a policy (its file, the directory of a `gsf collect`, or the name of a
     shipped one), or `random`."""
-    level: int
+    level: Seed
     """Its number; unseen ones begin at 1000000 (Procgen)."""
     out: Path
     """Video to write: .gif, or .mp4 (pip install 'gsf-rl[video]')."""
@@ -47,15 +47,15 @@ class PlayConfig:
     level, which is reset with seed=level. The file is run."""
     mode: Mode = "greedy"
     """The best action, or one drawn at temperature 1."""
-    step: int | None = None
+    step: Annotated[int, between(0, 10**12)] | None = None
     """A checkpoint that was kept. Default: the latest."""
-    seed: int = 0
+    seed: Seed = 0
     """Of the actions `random` or a policy draws; a run has its own."""
-    max_steps: int | None = None
+    max_steps: Count | None = None
     """Stop the video after so many steps. Default: at the end of the episode."""
-    fps: int = 15
+    fps: Annotated[int, between(1, 1000)] = 15
     """Steps per second."""
-    scale: int = 6
+    scale: Annotated[int, between(1, 64)] = 6
     """Pixels per pixel of the observation."""
     caption: bool = True
     """A line below with step, action and return."""
@@ -65,7 +65,7 @@ class PlayConfig:
     """Where networks run; auto: a GPU if there is one."""
 
     def __post_init__(self) -> None:
-        require_positive(self, "fps", "scale", "max_steps")
+        super().__post_init__()
         if self.out.suffix not in (".gif", ".mp4") or self.out.is_dir():
             raise UserError(f"--out {self.out} must be a file that ends in .gif or .mp4.")
 

@@ -10,11 +10,10 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory, digest, digest_file, locked
@@ -29,6 +28,7 @@ from gsf.gvf.levels import check_known_levels, check_levels
 from gsf.gvf.monte_carlo import monte_carlo
 from gsf.gvf.options import FitConfig as FitConfig
 from gsf.nets import encoders
+from gsf.nets.runtime import pick_device
 
 Array = npt.NDArray[Any]
 TD_ONLY = ("grad_steps", "batch", "lr", "target_rate", "encoder", "q")  # options that mc ignores
@@ -39,21 +39,19 @@ def fit(config: FitConfig) -> Path:
 
     fit(FitConfig(Path("dataset"), out=Path("gvf"), cumulant="reward", gamma=0.99))
     """
-    if config.device == "auto":
-        device: Literal["cpu", "cuda"] = "cuda" if torch.cuda.is_available() else "cpu"
-        config = dataclasses.replace(config, device=device)
+    found = cumulants.find(config.cumulant)
+    encoder = encoders.find(config.encoder)
+    config = dataclasses.replace(config, device=pick_device(config.device))
     dataset = Dataset.open(config.dataset)
     check_levels(dataset, config.allow_small_levels)
     if config.compare:
         from gsf.gvf.compare import compare  # which fits with this module
 
         return compare(dataset, config)
-    found = cumulants.find(config.cumulant)
     cumulant, inputs = found.value, {"dataset": dataset.digest, **found.identity("cumulant")}
     rank = config.rank or cumulant.rank
     resolved: dict[str, Any] = {"cumulant": found.name, "rank": rank}
     if config.estimator == "td":
-        encoder = encoders.find(config.encoder)
         encoder.value.convolutions(dataset.obs_shape)  # refuses images before anything is computed
         inputs |= encoder.identity("encoder")
         resolved["encoder"] = encoder.name

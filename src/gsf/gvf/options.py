@@ -2,17 +2,30 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
 from gsf.core.errors import UserError
-from gsf.core.options import Incidental, Input, require_positive
+from gsf.core.options import (
+    BatchSize,
+    Count,
+    Incidental,
+    Input,
+    Options,
+    Rate,
+    Seed,
+    Share,
+    StepSize,
+    between,
+)
 from gsf.gvf.cumulants import Rank
+
+Bins = Annotated[int, between(2, 1000)]
 
 
 @dataclass(frozen=True)
-class FitConfig:
+class FitConfig(Options):
     """Fit per-level GVFs of a cumulant: what its discounted future sum is at every transition."""
 
     dataset: Input[tyro.conf.Positional[Path]]
@@ -23,28 +36,28 @@ class FitConfig:
     """reward, successor, action, or your own as file.py:name (docs/extending.md)."""
     estimator: Literal["mc", "td"] = "mc"
     """mc: sums along the logged trajectories, seconds. td: a network, the paper's way."""
-    gamma: float = 0.99
+    gamma: Share = 0.99
     """Discount."""
     rank: Rank | None = None
     """What of the GVF is ranked: its value, the l1 norm, all components, the logged action's."""
-    seed: int = 0
+    seed: Seed = 0
     """Of networks and sampling; mc needs it only for cumulants with random parts (successor)."""
     bootstrap: Input[Path | None] = None
     """mc: a td fit whose values stand in for the future behind a cut; else labels are -1 there."""
-    grad_steps: int = 5_000
+    grad_steps: Count = 5_000
     """td: gradient steps (paper: 100,000)."""
-    batch: int = 256
+    batch: BatchSize = 256
     """td: transitions per step."""
-    lr: float = 3e-4
+    lr: StepSize = 3e-4
     """td: Adam's learning rate."""
-    target_rate: float = 0.005
+    target_rate: Rate = 0.005
     """td: how far the target network moves in each step."""
     encoder: str = "impala_small"
     """td: the GVF's own encoder f': impala, impala_small, nature, or your own as file.py:name."""
     q: bool = False
     """td: SARSA, one output per action, ranked at the logged one (the paper's table), not V; for
     cumulants of one component only."""
-    checkpoint_every: Incidental[int] = 500
+    checkpoint_every: Incidental[Count] = 500
     """td: steps between checkpoints; the same command goes on from the last one."""
     allow_small_levels: Incidental[bool] = False
     """Accept declared levels without a single transition."""
@@ -56,16 +69,13 @@ class FitConfig:
     """Instead: rank --cumulants by what their labels are worth, before any agent is trained."""
     cumulants: Incidental[tuple[str, ...]] = ()
     """--compare: which ones; by default all that need no file of yours."""
-    compare_rows: Incidental[int] = 100_000
+    compare_rows: Incidental[Count] = 100_000
     """--compare with mc: use whole levels, drawn at random, until there are so many transitions."""
-    n_bins: Incidental[int] = 7
+    n_bins: Incidental[Bins] = 7
     """Labels for these reports only; `gsf label` has its own."""
 
     def __post_init__(self) -> None:
-        require_positive(self, "grad_steps", "batch", "lr", "target_rate", "checkpoint_every")
-        require_positive(self, "compare_rows", "n_bins")
-        if not 0 <= self.gamma <= 1:
-            raise UserError(f"--gamma must lie between 0 and 1, got {self.gamma}.")
+        super().__post_init__()
         if self.q and self.estimator != "td":
             raise UserError("--q needs --estimator td: a logged trajectory has no other actions.")
         if self.bootstrap and self.estimator != "mc":
@@ -75,14 +85,14 @@ class FitConfig:
 
 
 @dataclass(frozen=True)
-class LabelConfig:
+class LabelConfig(Options):
     """Turn GVFs into labels: the bin of each value among the values of its own level."""
 
     gvf: Input[tyro.conf.Positional[Path]]
     """A fit (`gsf fit` makes it)."""
     out: Incidental[Path]
     """Directory of the labels to make."""
-    n_bins: int = 7
+    n_bins: Bins = 7
     """K, the number of quantile bins."""
     quantiles: Literal["dataset", "batch"] = "dataset"
     """dataset: ranks among all transitions of the level. batch: training bins the values of each
@@ -95,10 +105,5 @@ class LabelConfig:
     """Another fit of the same dataset, e.g. of another seed: report how far the labels agree."""
     suggest_bins: Incidental[bool] = False
     """Also print Theorem 1's terms and a suggested K."""
-    epsilon: Incidental[float] = 0.2
+    epsilon: Incidental[Rate] = 0.2
     """--suggest-bins: Theorem 1's epsilon, as a share of a level's range of values."""
-
-    def __post_init__(self) -> None:
-        require_positive(self, "epsilon")
-        if self.n_bins < 2:
-            raise UserError(f"--n-bins must be at least 2, got {self.n_bins}.")

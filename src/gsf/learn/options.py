@@ -5,18 +5,25 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import tyro
 
 from gsf.core.errors import UserError
 from gsf.core.options import (
+    BatchSize,
+    Count,
     Extendable,
     Incidental,
     Input,
+    Options,
+    Rate,
+    Seed,
+    StepSize,
+    Weight,
+    between,
+    check,
     from_json,
-    require_positive,
-    require_seed,
 )
 
 if TYPE_CHECKING:
@@ -24,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AgentConfig:
+class AgentConfig(Options):
     """What is learnt, whatever the data."""
 
     method: str = "cql"
@@ -37,21 +44,21 @@ class AgentConfig:
     file.py:name (docs/extending.md)."""
     head: Literal["mlp", "linear"] = "mlp"
     """The base's heads: layers of 256-256-|A| on z, or linear as in the paper's text."""
-    gamma: float = 0.99
+    gamma: Rate = 0.99
     """Discount."""
-    lr: float = 3e-4
+    lr: StepSize = 3e-4
     """Adam's learning rate."""
-    target_rate: float = 0.005
+    target_rate: Rate = 0.005
     """Each step the target networks move by this share towards the online ones."""
     stop_gradient: bool = False
     """The base does not train the encoder; the auxiliary loss alone does."""
-    crop: int = 2
+    crop: Annotated[int, between(0, 64)] = 2
     """Random crop after padding by so many pixels; 0: none."""
     update: Literal["joint", "alternating"] = "joint"
     """One step on the weighted sum of losses, or two steps with an Adam each (Algorithm 2)."""
-    aux_weight: float = 1.0
+    aux_weight: Weight = 1.0
     """joint: weight of the auxiliary loss."""
-    aux_lr: float | None = None
+    aux_lr: StepSize | None = None
     """alternating: the auxiliary loss's learning rate. Default: lr."""
     precision: Literal["float32", "bf16"] = "float32"
     """bf16: the encoder's convolutions compute in bfloat16, for GPUs that are faster in it;
@@ -99,11 +106,6 @@ class AgentConfig:
             base=base,
             loss=loss,
         )
-        require_positive(config, "lr", "aux_lr", "target_rate", "gamma")
-        if config.gamma > 1 or config.target_rate > 1:
-            raise UserError("--gamma and --target-rate must be at most 1.")
-        if min(config.aux_weight, config.crop) < 0:
-            raise UserError("--aux-weight and --crop must not be negative.")
         if stop and method.loss is None:
             raise UserError("--stop-gradient needs an auxiliary loss to train the encoder.")
         return config
@@ -119,25 +121,25 @@ class TrainConfig(AgentConfig):
     """Run directory to make; the same command goes on where it was stopped."""
     labels: Input[Path | None] = None
     """A labels directory (`gsf label` makes one), for gsf-<cumulant>."""
-    seed: int = 0
+    seed: Seed = 0
     """Of weights, batches and crops."""
-    grad_steps: Extendable[int] = 5_000
+    grad_steps: Extendable[Count] = 5_000
     """Gradient steps (paper: 1M). With more of them, a finished run goes on to exactly the weights
     it would have had."""
-    batch: int = 256
+    batch: BatchSize = 256
     """Transitions per step (paper: 1024)."""
-    n_levels: int | None = None
+    n_levels: Count | None = None
     """Draw each batch from so many levels; by default from all, unless the loss asks for few."""
-    keep: int = 1
+    keep: Annotated[int, between(1, 10_000)] = 1
     """Networks kept, evenly over training, the last step always: for learning curves. A run that
     goes on for longer keeps those it had, too."""
-    checkpoint_every: Incidental[int] = 500
-    """Steps between checkpoints: what an interruption can lose."""
-    log_every: Incidental[int] = 50
+    checkpoint_every: Incidental[Count] = 500
+    """Steps between checkpoints: what a kill can lose; Ctrl-C saves first."""
+    log_every: Incidental[Count] = 50
     """Steps between rows of metrics, which are means over these steps."""
     device: Incidental[Literal["auto", "cpu", "cuda"]] = "auto"
     """Where networks run; auto: a GPU if there is one."""
-    prefetch: Incidental[int | None] = None
+    prefetch: Incidental[Annotated[int, between(0, 1000)] | None] = None
     """Batches drawn ahead by a thread; the result is the same. Default: 2 for a GPU, else 0."""
 
     @classmethod
@@ -165,21 +167,22 @@ class TrainConfig(AgentConfig):
         return typed
 
     def resolved(self) -> Self:
-        require_positive(
-            self, "grad_steps", "batch", "n_levels", "keep", "checkpoint_every", "log_every"
-        )
-        require_seed(self.seed)
-        if self.prefetch is not None and self.prefetch < 0:
-            raise UserError(f"--prefetch must not be negative, got {self.prefetch}.")
+        cumulant = self.find_method().cumulant
+        if cumulant is not None and self.labels is None:  # they would say whether it is theirs
+            from gsf.gvf import cumulants
+
+            cumulants.find(cumulant)
         return super().resolved()
 
 
 def _options(given: Any, expected: type[Any], owner: str, where: str) -> Any:
     if isinstance(given, Mapping):
-        return from_json(expected, given, where)
+        given = from_json(expected, given, where)
     if given is not None and not isinstance(given, expected):
         raise UserError(f"the {owner} takes options of its own, not {given!r}.")
-    return expected() if given is None else given
+    options = expected() if given is None else given
+    check(options, where)
+    return options
 
 
 def _replace_defaults(options: Any, values: Mapping[str, Any]) -> Any:
@@ -189,7 +192,7 @@ def _replace_defaults(options: Any, values: Mapping[str, Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class CheckConfig:
+class CheckConfig(Options):
     """Check your own auxiliary loss or base: what gsf expects of it, promise by promise."""
 
     name: tyro.conf.Positional[str]

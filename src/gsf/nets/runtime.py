@@ -5,7 +5,7 @@ import copy
 import ctypes
 import sys
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ Module = TypeVar("Module", bound=nn.Module)
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 
 
-def pick_device(name: str) -> str:
+def pick_device(name: str) -> Literal["cpu", "cuda"]:
     """auto: a GPU if there is one."""
     if name == "cuda" and not torch.cuda.is_available():
         raise UserError("--device cuda: there is no CUDA device here; use --device cpu.")

@@ -7,7 +7,7 @@ reported. Same inputs, same bytes. Torch and Procgen are imported late, and only
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pandas as pd
 import tyro
@@ -17,7 +17,7 @@ from gsf.core.drawing import in_order
 from gsf.core.errors import UserError
 from gsf.core.files import digest_file, write_atomic
 from gsf.core.logs import console
-from gsf.core.options import require_positive, to_json
+from gsf.core.options import Count, Options, Some, between, to_json
 from gsf.core.results import Results, Stage
 from gsf.core.stage import Identity, read_manifest
 from gsf.reporting import headline
@@ -31,10 +31,10 @@ from gsf.reporting.sections.results import Returns, ablations, all_tables, find_
 
 
 @dataclass(frozen=True)
-class ReportConfig:
+class ReportConfig(Options):
     """Compare runs: a page that opens without a network, and its figures and tables as files."""
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], Some()]
     """Run directories, directories of a `gsf run`, or CSV files of `gsf evaluate`; also those of
     `gsf collect`, for its learning curve, and of `gsf similar`, for its figure."""
     out: Path
@@ -45,15 +45,15 @@ class ReportConfig:
     """Actions of the headline: the best one, or drawn at temperature 1."""
     baseline: str = "cql"
     """What methods are compared with."""
-    replicates: int = 2000
+    replicates: Annotated[int, between(1, 10**6)] = 2000
     """Bootstrap replicates behind every interval."""
     videos: bool = True
     """Film strips of every agent on the same unseen levels; needs Procgen and torch."""
-    video_steps: int = 256
+    video_steps: Annotated[int, between(1, 100_000)] = 256
     """Steps of play in a film."""
     explorer: bool = True
     """Neighbours of observations under every method's embedding; needs torch and the dataset."""
-    explorer_sample: int = 2000
+    explorer_sample: Annotated[int, between(1, 10**6)] = 2000
     """Observations per game that neighbours are looked for among."""
     ablations: Path | None = None
     """Directory of <option>/<setting>/ with runs of one method each (K/3, K/7, tau/0.5, ...)."""
@@ -61,16 +61,14 @@ class ReportConfig:
     """Runs expected, games x methods x seeds: those without results are named. Default: as found"""
     methods: tuple[str, ...] = ()
     """See --games."""
-    seeds: int | None = None
+    seeds: Count | None = None
     """See --games: seeds 0..seeds-1."""
 
     def __post_init__(self) -> None:
-        require_positive(self, "replicates", "video_steps", "explorer_sample", "seeds")
+        super().__post_init__()
         for path in self.runs:
             if not path.exists():
                 raise UserError(f"there is no {path} to report on.")
-        if not self.runs:
-            raise UserError("name the runs to report on.")
 
 
 def report(config: ReportConfig) -> Path:

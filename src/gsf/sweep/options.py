@@ -6,10 +6,10 @@ Read without torch, so that help is fast.
 import json
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from gsf.core.errors import UserError
-from gsf.core.options import from_json, require_positive, to_json
+from gsf.core.options import Count, Options, Some, between, from_json, to_json
 from gsf.core.presets import Preset, preset_values
 from gsf.data.materialise import MaterialiseConfig
 from gsf.evaluation.evaluate import EvaluateConfig
@@ -37,7 +37,7 @@ GIVEN = {
 
 
 @dataclass(frozen=True)
-class RunConfig:
+class RunConfig(Options):
     """Compare methods: materialise, fit, label, train, evaluate and report, resumable."""
 
     out: Path = Path("results/run")
@@ -46,18 +46,18 @@ class RunConfig:
     """Sizes of every stage: smoke (a minute), laptop (15 minutes), study (CPU days), paper."""
     games: tuple[str, ...] = ()
     """Games (`all` for every one); by default those with a shipped recording."""
-    methods: tuple[str, ...] = ("bc", "cql", "gsf-reward")
+    methods: Annotated[tuple[str, ...], Some()] = ("bc", "cql", "gsf-reward")
     """Methods (`all` for every one); your own as file.py:Name, gsf-file.py:cumulant."""
-    seeds: int = 1
+    seeds: Annotated[int, between(1, 1000)] = 1
     """Seeds 0..seeds-1 of every method."""
     recordings: tuple[str, ...] = ()
     """Recording files, or names of shipped ones (coinrun-early); each says its game itself."""
     set: tuple[str, ...] = ()
     """Any option of a stage, a base or a loss: train.grad_steps=1000 cql.alpha=4 gsf.tau=0.1 ..."""
-    tune: int | None = None
+    tune: Count | None = None
     """First try four settings of every method for so many gradient steps; a game's validation
     levels choose. What --set says stays as it is."""
-    workers: int | None = None
+    workers: Annotated[int, between(1, 1024)] | None = None
     """Runs at a time, each in a process with its share of the cores; each writes <run>.log.
     Default: as many as there are cores, on a GPU one."""
     ray: bool = False
@@ -66,7 +66,7 @@ class RunConfig:
     """Write report.html at the end."""
 
     def __post_init__(self) -> None:
-        require_positive(self, "seeds", "tune", "workers")
+        super().__post_init__()
         self._check_settings()
 
     def find_methods(self) -> "list[Method]":

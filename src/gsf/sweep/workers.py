@@ -9,6 +9,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import resource_tracker
@@ -106,14 +107,26 @@ def _start(job: Work, threads: int) -> tuple[Connection, BaseProcess]:
     context = multiprocessing.get_context("spawn")  # a fork would inherit torch's threads
     answer, to_us = context.Pipe(duplex=False)
     process = context.Process(target=_run_logged, args=(job, registry.named_files(), to_us))
-    # Ctrl-C reaches every process of a terminal: this one hears it, and tells those it started.
-    resource_tracker.ensure_running()  # it unblocks SIGINT as it starts
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    with _environment(OMP_NUM_THREADS=str(threads)):  # torch and Procgen read it
+    # torch and Procgen read it
+    with _deaf_to_ctrl_c(), _environment(OMP_NUM_THREADS=str(threads)):
         process.start()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     to_us.close()  # the process has its own: when it dies, we read the end
     return answer, process
+
+
+@contextlib.contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """Ctrl-C reaches every process of a terminal: only this one shall hear it, and tell those it
+    starts inside. One that comes now is heard afterwards."""
+    if sys.platform == "win32":
+        yield
+        return
+    resource_tracker.ensure_running()  # it unblocks SIGINT as it starts
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 @contextlib.contextmanager

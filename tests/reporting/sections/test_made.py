@@ -2,7 +2,7 @@ import shlex
 from pathlib import Path
 
 import reports
-from gsf.cli import _parse
+from gsf.core.command_line import parse
 from gsf.core.results import Results
 from gsf.learn.train import TrainConfig
 from gsf.reporting.sections.made import command
@@ -12,7 +12,7 @@ def test_commands_on_the_page_make_the_same_thing_again(tmp_path: Path):
     for run in Results([reports.make_sweep(tmp_path / "runs", n_seeds=1)]).of("run"):
         words = shlex.split(command(run))
         assert words[:2] == ["gsf", "train"]
-        config = _parse("train", TrainConfig, words[2:])
+        config = parse("train", TrainConfig, words[2:])
         assert (config.method, config.seed, config.out) == (
             run.manifest["method"],
             run.manifest["seed"],

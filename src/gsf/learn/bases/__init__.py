@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from gsf.core.options import check
 from gsf.core.registry import Registry
 from gsf.learn.context import Context as Context
 from gsf.learn.context import Info as Info
@@ -30,6 +31,7 @@ class Base(nn.Module, ABC):
 
     def __init__(self, config: Any, spec: Spec) -> None:
         super().__init__()
+        check(config, "base.")
 
     @abstractmethod
     def forward(self, z: Tensor, context: Context) -> tuple[Tensor, Info]:

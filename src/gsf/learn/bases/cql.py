@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from gsf.core.errors import UserError
+from gsf.core.options import Weight
 from gsf.equations import cql_loss, td_target
 from gsf.learn.bases import Base, Context, Info, Spec
 from gsf.nets.heads import Critic
@@ -30,14 +30,10 @@ class CQL(Base):
 
     @dataclass(frozen=True)
     class Config:
-        alpha: float = 1.0
+        alpha: Weight = 1.0
         """Weight of the conservative term, the paper's lambda."""
         double: bool = True
         """The online critics choose the next action (double DQN); else the target's maximum."""
-
-        def __post_init__(self) -> None:
-            if self.alpha < 0:
-                raise UserError(f"CQL's alpha must not be negative, got {self.alpha}.")
 
     def __init__(self, config: Config, spec: Spec) -> None:
         super().__init__(config, spec)

@@ -8,13 +8,12 @@ discrete actions. A = min_j Q~_j(f~(o), a) - V(z), and no action that was not lo
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
-from gsf.core.errors import UserError
-from gsf.core.options import require_positive
+from gsf.core.options import Weight, above, inside
 from gsf.equations import gvf_target, iql_policy_loss, iql_value_loss, td_loss
 from gsf.learn.bases import Base, Context, Info, Spec
 from gsf.nets.heads import Critic, head
@@ -30,18 +29,13 @@ class IQL(Base):
 
     @dataclass(frozen=True)
     class Config:
-        expectile: float = 0.8
+        expectile: Annotated[float, inside(0, 1)] = 0.8
         """e: 1/2 values the behaviour, near 1 the best logged actions. Authors: 0.7 to 0.9; 0.8 in
         Mediratta et al. (2024) on offline Procgen."""
-        beta: float = 3.0
+        beta: Weight = 3.0
         """How much better actions are preferred; 0 is behaviour cloning. Authors: 3 or 10."""
-        max_weight: float = 100.0
+        max_weight: Annotated[float, above(0, 10**6)] = 100.0
         """No action weighs more in the policy's loss."""
-
-        def __post_init__(self) -> None:
-            require_positive(self, "max_weight")
-            if not 0 < self.expectile < 1 or self.beta < 0:
-                raise UserError("IQL's expectile must lie between 0 and 1, its beta not below 0.")
 
     def __init__(self, config: Config, spec: Spec) -> None:
         super().__init__(config, spec)

@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from gsf.core.errors import UserError
+from gsf.core.options import check
 from gsf.core.registry import Registry
 from gsf.data.dataset import Batch, Dataset
 from gsf.learn.context import Context as Context
@@ -41,6 +42,7 @@ class AuxiliaryLoss(nn.Module, ABC):
 
     def __init__(self, config: Any, spec: Spec) -> None:
         super().__init__()
+        check(config, "loss.")
         for need in sorted(self.needs):
             if getattr(spec, need) is None:
                 raise UserError(f"{self.name} needs {need}: make them first and give --{need} DIR.")

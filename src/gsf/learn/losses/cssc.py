@@ -7,6 +7,7 @@ is a row whose episode ends before it has K actions, as anchor, positive and neg
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from gsf.core.options import require_positive
+from gsf.core.options import Temperature, between
 from gsf.data.dataset import Batch, Dataset
 from gsf.learn.losses import AuxiliaryLoss, Context, Info, Spec
 from gsf.nets.encoders import Z_DIM
@@ -53,16 +54,15 @@ class CSSC(AuxiliaryLoss):
 
     @dataclass(frozen=True)
     class Config:
-        n_actions_ahead: int = 2
+        n_actions_ahead: Annotated[int, between(1, 1000)] = 2
         """K: actions that have to agree, the observation's own first."""
-        tau: float = 0.5
+        tau: Temperature = 0.5
         """Temperature of the softmax."""
         head: bool = False
         """Compare FC256-ReLU-FC256 of z, as PSE and GSF do, instead of z itself."""
 
     def __init__(self, config: Config, spec: Spec) -> None:
         super().__init__(config, spec)
-        require_positive(config, "n_actions_ahead", "tau")
         self.config = config
         self.h: nn.Module = Projection(spec.z_dim, Z_DIM) if config.head else nn.Identity()
 

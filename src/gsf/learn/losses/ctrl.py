@@ -8,13 +8,14 @@ q = Sinkhorn(v~.c / epsilon) without gradient; j is a stretch of the cluster nea
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, one_hot
 
-from gsf.core.options import require_positive
+from gsf.core.options import BatchSize, Rate, Temperature, Weight, between
 from gsf.data.dataset import Batch, Dataset
 from gsf.equations import cosine_distance
 from gsf.learn.losses import AuxiliaryLoss, Context, Info, Spec
@@ -80,32 +81,30 @@ class CTRL(AuxiliaryLoss):
 
     @dataclass(frozen=True)
     class Config:
-        length: int = 10
+        length: Annotated[int, between(1, 10_000)] = 10
         """T: consecutive steps of an episode that make one stretch."""
-        n_windows: int | None = None
+        n_windows: BatchSize | None = None
         """Stretches in a step. Default: batch / length, so that a batch of frames is encoded."""
-        n_prototypes: int = 200
+        n_prototypes: Annotated[int, between(1, 100_000)] = 200
         """Clusters."""
-        tau: float = 0.1
+        tau: Temperature = 0.1
         """Temperature of the softmax over clusters."""
-        epsilon: float = 0.05
+        epsilon: Temperature = 0.05
         """Temperature of Sinkhorn's targets, below tau: sharper than the predictions."""
-        n_iterations: int = 3
+        n_iterations: Annotated[int, between(1, 1000)] = 3
         """Sinkhorn's rounds."""
-        n_nearest: int = 1
+        n_nearest: Annotated[int, between(1, 100_000)] = 1
         """Clusters next to a stretch's own that its neighbour may come from."""
-        neighbour_weight: float = 1.0
+        neighbour_weight: Weight = 1.0
         """Weight of predicting the neighbour."""
-        n_queue: int = 1000
+        n_queue: Annotated[int, between(0, 10**6)] = 1000
         """Earlier stretches that clusters are balanced over and neighbours are found among: a step
         alone has fewer stretches than there are clusters. 0: none."""
-        target_rate: float = 0.005
+        target_rate: Rate = 0.005
         """Each step the target heads move by this share towards the online ones."""
 
     def __init__(self, config: Config, spec: Spec) -> None:
         super().__init__(config, spec)
-        positive = ("length", "n_windows", "n_prototypes", "tau", "epsilon", "n_nearest")
-        require_positive(config, *positive)
         self.config = config
         # Deviation: the authors' code has epsilon = tau and no queue, but 2,000 stretches a step.
         self.stretch = Stretch(spec, config.length)

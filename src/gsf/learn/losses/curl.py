@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from gsf.core.options import Temperature
 from gsf.learn.losses import AuxiliaryLoss, Context, Info, Spec
 
 
@@ -20,7 +21,7 @@ class CURL(AuxiliaryLoss):
 
     @dataclass(frozen=True)
     class Config:
-        tau: float = 1.0
+        tau: Temperature = 1.0
         """Temperature of the softmax; the authors have none, W learns the scale."""
 
     def __init__(self, config: Config, spec: Spec) -> None:

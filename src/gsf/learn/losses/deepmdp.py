@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from gsf.core.options import Weight
 from gsf.learn.losses import AuxiliaryLoss, Context, Info, Released, Spec
 from gsf.nets.heads import mlp
 
@@ -23,9 +24,9 @@ class DeepMDP(AuxiliaryLoss):
 
     @dataclass(frozen=True)
     class Config:
-        reward_weight: float = 1.0
+        reward_weight: Weight = 1.0
         """Weight of the error of the predicted reward."""
-        latent_weight: float = 1.0
+        latent_weight: Weight = 1.0
         """Weight of the error of the predicted next latent."""
 
     def __init__(self, config: Config, spec: Spec) -> None:

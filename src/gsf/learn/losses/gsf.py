@@ -7,13 +7,14 @@ one label per transition or one per component of the cumulant. `cce` classifies 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from gsf.core.errors import UserError
+from gsf.core.options import Count, Temperature, above
 from gsf.data.dataset import Batch, Dataset
 from gsf.equations import contrastive_cce, contrastive_infonce, rank_contrast
 from gsf.gvf.labels import batch_labels
@@ -34,15 +35,15 @@ class GSF(AuxiliaryLoss):
     class Config:
         objective: Literal["cce", "infonce", "rank"] = "cce"
         """cce: classify the label; infonce: contrast pairs of labels; rank: contrast by rank."""
-        tau: float = 0.5
+        tau: Temperature = 0.5
         """Temperature of the softmax."""
-        bandwidth: float = 0.1
+        bandwidth: Annotated[float, above(0, 10**6)] = 0.1
         """rank: a pair weighs exp(-|difference of ranks| / bandwidth)."""
         quantiles: Literal["dataset", "batch"] | None = None
         """Bins of the whole dataset, or of each batch as in Algorithm 2. Default: the labels'."""
-        batch_levels: int = 8
+        batch_levels: Count = 8
         """quantiles=batch: levels in a batch, few so that a level's bins mean something."""
-        frequent_levels: int | None = None
+        frequent_levels: Count | None = None
         """quantiles=batch: instead draw from all levels and label those most frequent."""
         label_action: Literal["logged", "greedy"] = "logged"
         """quantiles=batch: rank G at the logged action, or at the one the critic prefers."""

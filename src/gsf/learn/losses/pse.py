@@ -7,6 +7,7 @@ exp(-d / beta), s_ij = cos(h(z_i), h(z_j)) / tau and p = argmin_j d_ij:
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from gsf.core.errors import UserError
-from gsf.core.options import require_positive
+from gsf.core.options import BatchSize, Rate, Temperature, above
 from gsf.data.dataset import Batch, Dataset
 from gsf.equations import policy_similarity_metric
 from gsf.learn.losses import AuxiliaryLoss, Context, Info, Spec
@@ -59,18 +60,17 @@ class PSE(AuxiliaryLoss):
 
     @dataclass(frozen=True)
     class Config:
-        n_anchors: int = 128
+        n_anchors: BatchSize = 128
         """Observations encoded of each of the two episodes, at most (and half a batch)."""
-        gamma: float = 0.99
+        gamma: Rate = 0.99
         """Discount of the metric."""
-        beta: float = 0.1
+        beta: Annotated[float, above(0, 10**6)] = 0.1
         """Scale of the soft coupling exp(-d / beta)."""
-        tau: float = 0.5
+        tau: Temperature = 0.5
         """Temperature of the softmax."""
 
     def __init__(self, config: Config, spec: Spec) -> None:
         super().__init__(config, spec)
-        require_positive(config, "n_anchors", "gamma", "beta", "tau")
         self.config = config
         self.h = Projection(spec.z_dim, Z_DIM)
         self.listed: tuple[Dataset, Rows, Rows] | None = None

@@ -8,14 +8,14 @@ are the logged ones, so v is the value of the behaviour.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import huber_loss, one_hot
 
-from gsf.core.options import require_positive
+from gsf.core.options import Rate, between
 from gsf.data.dataset import Batch, Dataset
 from gsf.learn.losses import AuxiliaryLoss, Context, Info, Released, Spec
 from gsf.nets.heads import mlp
@@ -41,14 +41,13 @@ class VPN(AuxiliaryLoss):
 
     @dataclass(frozen=True)
     class Config:
-        n_steps: int = 3
+        n_steps: Annotated[int, between(1, 1000)] = 3
         """Steps rolled out in latent space."""
-        target_rate: float = 0.005
+        target_rate: Rate = 0.005
         """Each step the target value head moves by this share towards the online one."""
 
     def __init__(self, config: Config, spec: Spec) -> None:
         super().__init__(config, spec)
-        require_positive(config, "n_steps")
         self.config, self.spec = config, spec
         self.value = mlp(spec.z_dim, 1)
         self.target_value = frozen_copy(self.value)
