@@ -228,8 +228,8 @@ def test_named_contexts_are_held_out(sites, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"validation": 1.0}, "share of the contexts, not 1.0"),
-        ({"validation": -0.1}, "share of the contexts"),
+        ({"validation": 1.0}, "--validation must be at least 0 and below 1, got 1.0"),
+        ({"validation": -0.1}, "--validation must be at least 0"),
         ({"validation": 0.99}, "all 10 contexts would be held out"),
         ({"hold_out": ("3", "x")}, "no context 'x' to hold out; there are 0, 1"),
         ({"hold_out": tuple(map(str, range(10)))}, "all 10 contexts"),

@@ -58,9 +58,13 @@ class Range:
         )
 
     def __str__(self) -> str:
-        if not self.low_open:
+        if not self.low_open and not self.high_open:
             return f"between {self.low:,} and {self.high:,}"
-        return f"above {self.low:,} and {'below' if self.high_open else 'at most'} {self.high:,}"
+        low, high = (
+            "above" if self.low_open else "at least",
+            "below" if self.high_open else "at most",
+        )
+        return f"{low} {self.low:,} and {high} {self.high:,}"
 
 
 def between(low: float, high: float) -> Range:

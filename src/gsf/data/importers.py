@@ -19,7 +19,7 @@ from tyro.conf import Positional
 from gsf.core.errors import UserError
 from gsf.core.files import digest, digest_file
 from gsf.core.logs import progress
-from gsf.core.options import Incidental, Input, Options, Seed, Share, between
+from gsf.core.options import Incidental, Input, Options, Range, Seed, between
 from gsf.core.stage import Identity
 from gsf.data.format import COLUMN_DTYPES, Array, DatasetWriter, read_facts
 
@@ -51,7 +51,7 @@ class ImportConfig(Options):
     n_actions: Annotated[int, between(1, MOST_ACTIONS)] | None = None
     """Number of actions; by default the action space's (Minari) or the largest seen + 1 (npz)."""
 
-    validation: Share = 0.0
+    validation: Annotated[float, Range(0, 1, high_open=True)] = 0.0
     """Share of the contexts to hold out for validation."""
 
     hold_out: tuple[str, ...] = ()
@@ -163,8 +163,6 @@ def _look(config: ImportConfig) -> Source:
 
 def _held_out(contexts: Sequence[Any], config: ImportConfig) -> set[Any]:
     """By hash, not by place: a context tends to stay on its side when others come or go."""
-    if not 0 <= config.validation < 1:
-        raise UserError(f"--validation is a share of the contexts, not {config.validation}.")
     named = {context for context in contexts if str(context) in config.hold_out}
     unknown = sorted(set(config.hold_out) - {str(context) for context in named})
     if unknown:
