@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: run test lint browser clean
+.PHONY: run test lint docs browser clean
 
 run: .venv/run
 	$(BIN)/gsf run --preset laptop --out results/laptop
@@ -16,6 +16,10 @@ lint: .venv/dev
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The documentation, in build/site; a warning is an error.
+docs: .venv/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # The report is tested in a real browser.
 browser:
@@ -30,6 +34,10 @@ browser:
 
 .venv/dev: .venv/bin/python pyproject.toml constraints.txt
 	$(PIP) --editable '.[dev]'
+	touch $@
+
+.venv/docs: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[docs]'
 	touch $@
 
 clean:

@@ -8,20 +8,26 @@ import pytest
 from gsf import cli
 
 PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text()
-SMALL = ["--encoder", "impala_small", "--grad-steps", "2", "--batch", "8"]
+SMALL = {
+    "train": ["--grad-steps", "2", "--batch", "8"],
+    "fit": ["--no-diagnose", "--allow-small-levels"],
+    "label": ["--allow-small-levels"],
+}
 
 
 def test_every_block_runs(dataset, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for block in re.findall(r"```python\n(.*?)```", PAGE, re.S):
-        if name := re.match(r"# (\w+\.py)\n", block):  # the others are tested in their rooms
-            (tmp_path / name[1]).write_text(block)
+        name = re.match(r"# (\w+\.py)\n", block)
+        (tmp_path / name[1]).write_text(block)
     commands = "".join(re.findall(r"```sh\n(.*?)```", PAGE, re.S)).splitlines()
-    assert len(commands) >= 6
+    assert len(commands) >= 12
     for command in commands:
         verb, *rest = command.removeprefix("gsf ").split()
         words = [str(dataset.path) if word == "DATASET" else word for word in rest]
-        code = cli.main([verb, *words, *(SMALL if verb == "train" else [])])
+        if verb == "train" and "--encoder" not in words:
+            words += ["--encoder", "impala_small"]
+        code = cli.main([verb, *words, *SMALL.get(verb, [])])
         assert code == 0, (command, capsys.readouterr())
     assert "BROKEN" not in capsys.readouterr().out
 

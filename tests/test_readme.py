@@ -19,11 +19,12 @@ def python(directory, *argv):
 
 def test_the_commands_and_the_code_run(tmp_path):
     commands = re.search(r"```sh\n(.*?)```", README, re.S)[1].splitlines()
-    assert len(commands) == 6
+    assert len(commands) == 7
     for command in commands:
         assert command.startswith("gsf ")
         python(tmp_path, "-m", *command.split())
     assert (tmp_path / "play.gif").is_file()
+    assert (tmp_path / "report" / "report.html").is_file()
     code = re.search(r"```python\n(.*?)```", README, re.S)[1]
     assert "torch.Size([256, 64, 64, 3])" in python(tmp_path, "-W", "error", "-c", code)
 
