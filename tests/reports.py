@@ -22,7 +22,8 @@ def returns(method: str, seed: int, steps=(2, 4), game: str = "corridor") -> pd.
         for mode in ("greedy", "sampled")
         for i in range(6)
     ]
-    return pd.DataFrame(rows).assign(length=9, completed=True)
+    rows = pd.DataFrame(rows).assign(length=9, completed=True, entropy=1.0)
+    return rows.assign(temperature=(rows["mode"] == "sampled") * 0.5)
 
 
 def make_sweep(out: Path, n_seeds: int = 2) -> Path:

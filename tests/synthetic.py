@@ -46,7 +46,8 @@ def evaluation_rows(
     )
     rows["return"] = low + score * (high - low)
     rows["level"] += rows["split"].map(FIRST_LEVEL)
-    rows["length"], rows["completed"] = 100, score > 0.5
+    rows["length"], rows["completed"], rows["entropy"] = 100, score > 0.5, 1.0
+    rows["temperature"] = rows["mode"].map({"greedy": 0.0, "sampled": 0.5, "sampled-1": 1.0})
     is_reference = rows["method"].isin(REFERENCES)
     rows = rows[~is_reference | ((rows["seed"] == 0) & (rows["step"] == max(steps)))]
     rows.loc[rows["method"].isin(REFERENCES), "step"] = 0
@@ -56,6 +57,7 @@ def evaluation_rows(
 def table_rows(returns: dict[tuple[str, str], Sequence[Sequence[float]]], **keys: object):
     """Rows from {(game, method): returns [seeds, levels]}: for cases computed by hand."""
     keys = {"step": 10, "split": "unseen", "mode": "greedy", "length": 1, "completed": True, **keys}
+    keys = {"temperature": 0.0, "entropy": 0.0, **keys}
     rows = [
         {"game": game, "method": method, "seed": s, "level": level, "return": value, **keys}
         for (game, method), runs in returns.items()

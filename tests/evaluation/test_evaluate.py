@@ -15,11 +15,13 @@ from gsf.cli import main
 from gsf.core.errors import UserError
 from gsf.data.dataset import Dataset
 from gsf.data.materialise import MaterialiseConfig, materialise
-from gsf.evaluation.evaluate import EvaluateConfig, evaluate, evaluate_agent, read_rows, write_rows
+from gsf.evaluation.evaluate import EvaluateConfig, evaluate, evaluate_agent
 from gsf.evaluation.players import RandomActor, find_players
-from gsf.evaluation.rollout import act, rollout
-from gsf.evaluation.rows import COLUMNS
+from gsf.evaluation.rollout import ask, rollout
+from gsf.evaluation.rows import COLUMNS, read_rows, write_rows
+from gsf.evaluation.temperature import choose
 from gsf.learn.agent import load_agent
+from gsf.nets.acting import TEMPERATURES, entropy, mode_at, sample, tempered
 from gsf.reporting.gather import gather
 from gsf.suites import facts_of
 from gsf.suites.procgen import make_env
@@ -44,9 +46,9 @@ def rows(run):
 
 
 def test_episodes_cut_short_are_the_first_frames_of_whole_ones():
-    whole = evaluate_agent(HashAgent(), GAME, UNSEEN, "sampled", seed=4, n_envs=4)
+    whole = evaluate_agent(HashAgent(), GAME, UNSEEN, 1.0, seed=4, n_envs=4)
     most = int(whole["length"].median())
-    cut = evaluate_agent(HashAgent(), GAME, UNSEEN, "sampled", seed=4, n_envs=4, max_frames=most)
+    cut = evaluate_agent(HashAgent(), GAME, UNSEEN, 1.0, seed=4, n_envs=4, max_frames=most)
     assert cut["length"].tolist() == whole["length"].clip(upper=most).tolist()
     ended = whole["length"] <= most
     pd.testing.assert_frame_equal(cut[ended], whole[ended])
@@ -60,42 +62,54 @@ def test_rows_of_cut_and_of_whole_episodes_are_never_mixed(run, tmp_path):
         evaluate(EvaluateConfig(str(run), out=out, **FEW))
 
 
-def play_alone(agent, game, level, mode, seed):
+def play_alone(agent, game, level, temperature, seed):
     """One env, one level, step by step."""
     env = make_env(game, range(level, level + 1), 1, seed=5)
     obs, _ = env.reset()
-    rng, total, length = np.random.default_rng([seed, level]), 0.0, 0
+    rng, total, spread = np.random.default_rng([seed, level]), 0.0, []
     while True:
-        action = agent.act(obs, mode, rng.random(1))
-        obs, reward, terminated, truncated, info = env.step(action)
-        total, length = total + float(reward[0]), length + 1
+        policy = agent.policy(obs, np.array([temperature]))
+        spread.append(entropy(policy)[0])
+        obs, reward, terminated, truncated, info = env.step(sample(policy, rng.random(1)))
+        total += float(reward[0])
         if terminated[0] or truncated[0]:
-            return total, length, bool(info["completed"][0])
+            return total, len(spread), bool(info["completed"][0]), round(np.mean(spread), 4)
 
 
-@pytest.mark.parametrize(("game", "mode"), [("fruitbot", "greedy"), ("leaper", "sampled")])
-def test_rows_equal_a_slow_loop_over_single_levels(game, mode):
-    rows = evaluate_agent(HashAgent(), game, UNSEEN, mode, seed=4, n_envs=4)
+@pytest.mark.parametrize(("game", "temperature"), [("fruitbot", 0.0), ("leaper", 1.0)])
+def test_rows_equal_a_slow_loop_over_single_levels(game, temperature):
+    rows = evaluate_agent(HashAgent(), game, UNSEEN, temperature, seed=4, n_envs=4)
     assert rows["level"].tolist() == UNSEEN  # each once, in the order given
-    slow = [play_alone(HashAgent(), game, level, mode, 4) for level in UNSEEN]
-    found = rows[["return", "length", "completed"]].itertuples(index=False, name=None)
+    slow = [play_alone(HashAgent(), game, level, temperature, 4) for level in UNSEEN]
+    found = rows[["return", "length", "completed", "entropy"]].itertuples(index=False, name=None)
     assert list(found) == slow
     assert len(set(rows["length"])) > 5
     assert rows["return"].any()
     assert rows["completed"].any() == (game == "leaper")
 
 
-@pytest.mark.parametrize("mode", ["greedy", "sampled"])
-def test_rows_do_not_depend_on_order_or_number_of_envs(mode):
-    first = evaluate_agent(HashAgent(), "fruitbot", UNSEEN, mode, n_envs=1)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_rows_do_not_depend_on_order_or_number_of_envs(temperature):
+    game = "fruitbot"
+    first = evaluate_agent(HashAgent(), game, UNSEEN, temperature, n_envs=1)
     for n_envs, levels in ((3, UNSEEN), (4, UNSEEN[::-1]), (100, UNSEEN)):
-        again = evaluate_agent(HashAgent(), "fruitbot", levels, mode, n_envs=n_envs, threads=1)
+        again = evaluate_agent(HashAgent(), game, levels, temperature, n_envs=n_envs, threads=1)
         pd.testing.assert_frame_equal(again.sort_values("level", ignore_index=True), first)
+
+
+def test_one_level_may_be_played_at_several_temperatures_at_once():
+    mixed = evaluate_agent(HashAgent(), "fruitbot", [20, 20, 21, 20], [0.0, 1.0, 1.0, 0.0])
+    pd.testing.assert_series_equal(mixed.iloc[0], mixed.iloc[3], check_names=False)
+    for temperature, at in ((0.0, [0]), (1.0, [1, 2])):
+        levels = mixed["level"].iloc[at].tolist()
+        alone = evaluate_agent(HashAgent(), "fruitbot", levels, temperature)
+        pd.testing.assert_frame_equal(alone, mixed.iloc[at].reset_index(drop=True))
 
 
 def test_sampled_actions_depend_on_the_seed():
     one, other = (evaluate_agent(RandomActor(15), "fruitbot", UNSEEN, seed=n) for n in (0, 1))
     assert one["length"].tolist() != other["length"].tolist()
+    assert set(one["entropy"]) == {round(np.log(15), 4)}
 
 
 def test_slots_that_are_done_are_not_asked_again():
@@ -106,7 +120,8 @@ def test_slots_that_are_done_are_not_asked_again():
 
 
 def test_random_play_takes_every_action_equally_often():
-    actions = RandomActor(15).act(np.zeros(0), "greedy", (np.arange(1500) + 0.5) / 1500)
+    policy = RandomActor(15).policy(np.zeros(1500), np.zeros(1500))
+    actions = sample(policy, (np.arange(1500) + 0.5) / 1500)
     assert np.bincount(actions).tolist() == [100] * 15
 
 
@@ -116,10 +131,10 @@ class Recorded:
     def __init__(self, agent):
         self.agent, self.scores = agent, {}
 
-    def act(self, obs, mode, uniform):
+    def policy(self, obs, temperature):
         scores = self.agent.scores(obs)
         self.scores |= {image.tobytes(): row for image, row in zip(obs, scores, strict=True)}
-        return scores.argmax(1)
+        return self.agent.policy(obs, temperature)
 
 
 def assert_equal_but_for_rounding(a, b):
@@ -146,7 +161,7 @@ def test_another_number_of_envs_changes_a_network_by_rounding_only(run):
 
 def test_threads_and_neighbours_change_values_by_rounding_only(run):
     agent, rng = load_agent(run), np.random.default_rng(0)
-    obs, uniform = rng.integers(0, 256, (21, 64, 64, 3), dtype=np.uint8), rng.random(21)
+    obs = rng.integers(0, 256, (21, 64, 64, 3), dtype=np.uint8)
     recorded = Recorded(agent)
     before = torch.get_num_threads()
     values = []
@@ -154,7 +169,8 @@ def test_threads_and_neighbours_change_values_by_rounding_only(run):
         for threads, size in ((1, 21), (2, 21), (1, 5), (2, 7)):
             torch.set_num_threads(threads)
             for at in range(0, 21, size):
-                act(recorded, obs[at : at + size], "greedy", uniform[at : at + size], 15)
+                part = obs[at : at + size]
+                ask(recorded, part, np.zeros(len(part)), 15)
             values.append(np.stack([recorded.scores[image.tobytes()] for image in obs]))
     finally:
         torch.set_num_threads(before)
@@ -163,13 +179,22 @@ def test_threads_and_neighbours_change_values_by_rounding_only(run):
         assert_equal_but_for_rounding(values[0], other)
 
 
-@pytest.mark.parametrize("actions", [[15] * 8, [-1] * 8, [3], [[0] * 8]])
-def test_an_agent_that_acts_wrongly_is_told(actions):
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (np.ones(8), r"gave \[8\] for 8 images; it must give probabilities of at most 15"),
+        (np.full((8, 16), 1 / 16), "at most 15 actions"),
+        (np.full((3, 15), 1 / 15), r"gave \[3, 15\]"),
+        (np.full((8, 15), 0.1), "no probabilities"),
+        (np.full((8, 15), np.nan), "no probabilities"),
+    ],
+)
+def test_an_agent_that_acts_wrongly_is_told(policy, message):
     class Wrong:
-        def act(self, obs, mode, uniform):
-            return np.array(actions)
+        def policy(self, obs, temperature):
+            return policy
 
-    with pytest.raises(UserError, match=r"one action in 0\.\.14 for each"):
+    with pytest.raises(UserError, match=message):
         evaluate_agent(Wrong(), "fruitbot", [1, 2])
 
 
@@ -184,12 +209,12 @@ def test_an_agent_of_distinct_actions_plays_the_suites_ids(tmp_path):
     assert agent.n_actions == len(ids) == 4
     obs, rng = make_env(game, range(4), 8, seed=0).reset()[0], np.random.default_rng(0)
     for uniform in rng.random((20, 8)):
-        chosen = agent.choose(obs, "sampled", uniform)
+        chosen = sample(tempered(agent.scores(obs), 1.0), uniform)
         assert agent.act(obs, "sampled", uniform).tolist() == ids[chosen].tolist()
-    played = list(rollout(agent, game, [3], "sampled", seed=1))
+    played = list(rollout(agent, game, [3], 1.0, seed=1))
     assert {int(step.action[0]) for step in played} == set(ids.tolist()) == {1, 4, 7, 9}
     assert find_players(str(run))[0].actor.actions == tuple(ids)
-    rows = evaluate(EvaluateConfig(str(run), splits=("seen",), n_seen=1, device="cpu"))
+    rows = evaluate(EvaluateConfig(str(run), splits=("seen",), **FEW | {"n_seen": 1}))
     assert rows["length"].tolist()[1] > 1
 
 
@@ -200,11 +225,17 @@ def test_rows_of_a_run_are_written_and_found_by_the_report(run, rows):
     }
     assert rows[rows["split"] == "seen"]["level"].unique().tolist() == sorted(LEVELS[:3])
     assert rows[rows["split"] == "unseen"]["level"].unique().tolist() == [1_000_000]
-    assert rows.groupby(["split", "mode"]).size().tolist() == [3, 3, 1, 1]
+    assert rows.groupby(["split", "mode"]).size().tolist() == [3, 3, 3, 1, 1, 1]
+    assert rows.groupby("mode")["temperature"].first().to_dict() == {
+        "greedy": 0.0,
+        "sampled": 1.0,  # no validation levels, so nothing chose another
+        "sampled-1": 1.0,
+    }
+    assert (rows["entropy"] == 0).tolist() == (rows["mode"] == "greedy").tolist()
     found, problems = gather([run])
     assert not problems
     assert found["return"].tolist() == rows["return"].tolist()
-    alone = evaluate_agent(load_agent(run), GAME, [1_000_000], "sampled", seed=3)
+    alone = evaluate_agent(load_agent(run), GAME, [1_000_000], 1.0, seed=3)
     mine = rows[(rows["level"] == 1_000_000) & (rows["mode"] == "sampled")]
     assert mine["return"].tolist() == alone["return"].tolist()
     assert mine["length"].tolist() == alone["length"].tolist()
@@ -246,11 +277,11 @@ def played_levels(monkeypatch, stop_at=None):
     """What evaluate asks to be played from now on; it may be killed at the n-th request."""
     asked = []
 
-    def watch(agent, game, levels, mode, **options):
-        asked.append((list(levels), mode))
+    def watch(agent, game, levels, temperature, **options):
+        asked.append((list(levels), list(temperature)))
         if len(asked) == stop_at:
             raise KeyboardInterrupt
-        return evaluate_agent(agent, game, levels, mode, **options)
+        return evaluate_agent(agent, game, levels, temperature, **options)
 
     module = sys.modules["gsf.evaluation.evaluate"]
     monkeypatch.setattr(module, "evaluate_agent", watch)
@@ -258,21 +289,23 @@ def played_levels(monkeypatch, stop_at=None):
 
 
 def test_a_killed_evaluation_goes_on_where_it_was(tmp_path, monkeypatch):
-    config = EvaluateConfig("random", tmp_path / "whole.csv", game="fruitbot", **FEW)
+    options = {**FEW, "game": "fruitbot", "n_envs": 1}  # four episodes at most are lost
+    config = EvaluateConfig("random", tmp_path / "whole.csv", **options)
     evaluate(config)
-    killed = EvaluateConfig("random", tmp_path / "killed.csv", game="fruitbot", **FEW)
+    killed = EvaluateConfig("random", tmp_path / "killed.csv", **options)
     with monkeypatch.context() as patch:
         played_levels(patch, stop_at=3)
         with pytest.raises(KeyboardInterrupt):
             evaluate(killed)
-    assert len(pd.read_csv(tmp_path / "killed.csv")) == 6
+    assert len(pd.read_csv(tmp_path / "killed.csv")) == 9
     asked = played_levels(monkeypatch)
     evaluate(killed)
-    assert asked == [([1_000_000], "greedy"), ([1_000_000], "sampled")]
+    # Temperature 1 is played once for both modes that ask for it.
+    assert asked == [([1_000_000, 1_000_000], [0, 1])]
     whole = (tmp_path / "whole.csv").read_bytes()
     assert (tmp_path / "killed.csv").read_bytes() == whole
     evaluate(killed)
-    assert len(asked) == 2  # all there: nothing is played
+    assert len(asked) == 1  # all there: nothing is played
 
 
 def test_asked_to_stop_it_keeps_the_episodes_that_are_over(tmp_path):
@@ -281,7 +314,7 @@ def test_asked_to_stop_it_keeps_the_episodes_that_are_over(tmp_path):
     whole = pd.read_csv(tmp_path / "whole.csv")
     config = EvaluateConfig("random", tmp_path / "parts.csv", **options)
     at = int(whole["length"][:2].min()) + 1  # the second of the first two levels is under way
-    said = stopped(evaluate, config, RandomActor, "act", at)
+    said = stopped(evaluate, config, RandomActor, "policy", at)
     assert said == f"1 of 4 episodes are in {tmp_path / 'parts.csv'}"
     evaluate(config)
     assert (tmp_path / "parts.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
@@ -293,7 +326,7 @@ def test_more_levels_play_only_the_new_ones(tmp_path, monkeypatch):
     evaluate(EvaluateConfig("random", out, n_seen=2, **options))
     asked = played_levels(monkeypatch)
     rows = evaluate(EvaluateConfig("random", out, n_seen=4, **options))
-    assert asked == [([2, 3], "greedy")]
+    assert asked == [([2, 3], [0, 0])]
     assert rows["level"].tolist() == [0, 1, 2, 3]
     assert len(evaluate(EvaluateConfig("random", out, n_seen=1, **options))) == 1
     assert len(pd.read_csv(out)) == 4
@@ -321,12 +354,13 @@ def test_a_behaviour_policy_samples_or_takes_its_best(tmp_path):
     player = find_players(str(tmp_path / "policy.pt"), device="cpu")[0]
     assert (player.method, player.step, list(player.training)) == ("behaviour", 640, [40, 41])
     obs, uniform = np.zeros((300, 64, 64, 3), np.uint8), (np.arange(300) + 0.5) / 300
-    assert set(player.actor.act(obs, "greedy", uniform)) == {7}
-    share = np.bincount(player.actor.act(obs, "sampled", uniform), minlength=15) / 300
+    assert set(sample(player.actor.policy(obs, np.zeros(300)), uniform)) == {7}
+    drawn = sample(player.actor.policy(obs, np.ones(300)), uniform)
+    share = np.bincount(drawn, minlength=15) / 300
     expected = torch.softmax(net.policy.bias.detach(), 0).numpy()
     np.testing.assert_allclose(share, expected, atol=1 / 300)
     config = EvaluateConfig(str(tmp_path), tmp_path / "rows.csv", splits=("seen",), **FEW)
-    assert evaluate(config)["level"].tolist() == [40, 41] * 2
+    assert evaluate(config)["level"].tolist() == [40, 41] * 3
     with pytest.raises(UserError, match="coinrun and fruitbot"):
         find_players(str(tmp_path / "policy.pt"), game="coinrun")
 
@@ -377,3 +411,120 @@ def test_unknown_splits_and_modes_are_named():
         EvaluateConfig("random", splits=("train",))
     with pytest.raises(UserError, match="unknown mode 'best'"):
         EvaluateConfig("random", modes=("best",))
+
+
+# The temperature of sampled actions
+
+
+CHOOSING = {"n_seen": 2, "n_validation": 3, "n_unseen": 2, "device": "cpu"}
+
+
+@pytest.fixture
+def fresh(run, tmp_path):
+    """The run before anybody evaluated it."""
+    names = ("manifest.json", "checkpoint.pt", "checkpoints", "DONE")
+    shutil.copytree(run, tmp_path / "run", ignore=lambda _, found: set(found) - {*names})
+    shutil.copytree(run / "checkpoints", tmp_path / "run" / "checkpoints", dirs_exist_ok=True)
+    return tmp_path / "run"
+
+
+def prefer(monkeypatch, best, kill_at=None, real=False):
+    """Play is as if one temperature were the best; what was played, in order."""
+    played = []
+
+    def watch(agent, game, levels, temperature, **options):
+        temperature = np.asarray(temperature)
+        played.extend(zip(levels, temperature.tolist(), strict=True))
+        if kill_at is not None and any(level >= kill_at for level in levels):
+            raise KeyboardInterrupt
+        rows = pd.DataFrame({"level": levels, "temperature": temperature, "length": 9})
+        if real:
+            rows = evaluate_agent(agent, game, levels, temperature, **options)
+        made_up = {"return": np.where(temperature == best, 3.0, 1.0)}
+        return rows.assign(completed=False, entropy=temperature, **made_up)
+
+    monkeypatch.setattr(sys.modules["gsf.evaluation.evaluate"], "evaluate_agent", watch)
+    return played
+
+
+def test_validation_levels_choose_before_any_other_level_is_played(fresh, monkeypatch):
+    played = prefer(monkeypatch, 0.35, real=True)
+    rows = evaluate(EvaluateConfig(str(fresh), **CHOOSING))
+    levels = [500_000, 500_001, 500_002]
+    n = len(TEMPERATURES) * len(levels)
+    assert sorted(played[:n]) == sorted((x, t) for x in levels for t in TEMPERATURES)
+    assert {t for level, t in played[n:] if level not in levels} == {0.0, 0.35, 1.0}
+    assert len(played) == len(set(played))  # the same episode is never played twice
+    temperature = rows.groupby("mode")["temperature"].unique().to_dict()
+    assert temperature == {"greedy": [0.0], "sampled": [0.35], "sampled-1": [1.0]}
+    kept = read_rows(fresh / "returns.csv")
+    grid = kept[kept["split"] == "validation"]
+    assert {mode_at(t) for t in TEMPERATURES} < set(grid["mode"])
+    assert set(kept[kept["split"] == "unseen"]["mode"]) == {"greedy", "sampled", "sampled-1"}
+    agent = load_agent(fresh)
+    assert agent.temperature == 0.35
+    assert load_agent(fresh, step=1).temperature == 1.0  # that network has not chosen
+    obs, uniform = np.zeros((50, 64, 64, 3), np.uint8), np.linspace(0, 0.99, 50)
+    assert (agent.act(obs, "sampled", uniform) == agent.act(obs, "sampled-0.35", uniform)).all()
+
+
+def test_a_kill_before_during_or_after_the_choice_changes_nothing(fresh, monkeypatch, tmp_path):
+    shutil.copytree(fresh, tmp_path / "other")
+    with monkeypatch.context() as patch:
+        prefer(patch, 0.5)
+        evaluate(EvaluateConfig(str(tmp_path / "other"), **CHOOSING))
+    for kill_at in (500_000, 1_000_000):
+        with monkeypatch.context() as patch:
+            prefer(patch, 0.5, kill_at)
+            with pytest.raises(KeyboardInterrupt):
+                evaluate(EvaluateConfig(str(fresh), **CHOOSING))
+        assert (fresh / "temperature.json").is_file() == (kill_at > 500_000)
+    prefer(monkeypatch, 0.5)
+    evaluate(EvaluateConfig(str(fresh), **CHOOSING))
+    for name in ("returns.csv", "temperature.json"):
+        assert (fresh / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
+
+
+def test_a_choice_is_made_once(fresh, monkeypatch, capsys):
+    prefer(monkeypatch, 0.7)
+    evaluate(EvaluateConfig(str(fresh), **CHOOSING))
+    prefer(monkeypatch, 0.25)
+    more = {**CHOOSING, "n_validation": 7}  # most of them would choose another
+    rows = evaluate(EvaluateConfig(str(fresh), **more))
+    assert set(rows.loc[rows["mode"] == "sampled", "temperature"]) == {0.7}
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "would choose temperature 0.25, but 0.7 was chosen before and stays" in shown
+
+
+def test_rows_sampled_before_there_was_a_choice_are_kept_as_what_they_are(fresh, monkeypatch):
+    alone = {**CHOOSING, "modes": ("sampled",)}
+    evaluate(EvaluateConfig(str(fresh), **{**alone, "n_validation": 0}))
+    assert not (fresh / "temperature.json").exists()
+    assert load_agent(fresh).temperature == 1.0
+    played = prefer(monkeypatch, 0.5)
+    rows = evaluate(EvaluateConfig(str(fresh), **alone))
+    assert set(rows["temperature"]) == {0.5}
+    kept = read_rows(fresh / "returns.csv").query("split == 'unseen'")
+    assert sorted(kept.groupby("mode")["temperature"].first().items()) == [
+        ("sampled", 0.5),
+        ("sampled-1", 1.0),
+    ]
+    assert (1_000_000, 1.0) not in played
+
+
+def test_of_equal_temperatures_the_highest_is_chosen_and_references_have_none(fresh, tmp_path):
+    levels = {**CHOOSING, "n_seen": 0, "n_unseen": 0}
+    evaluate(EvaluateConfig("random", tmp_path / "random.csv", game=GAME, **levels))
+    assert set(read_rows(tmp_path / "random.csv")["temperature"]) == {0.0, 1.0}
+    rows = pd.DataFrame(
+        [(mode_at(t), "validation", x) for t in TEMPERATURES for x in (2.0, t == 0.7)],
+        columns=["mode", "split", "return"],
+    )
+    player = find_players(str(fresh), device="cpu")[0]
+    assert list(choose(player, rows)) == ["0.7", "1", "0.5", "0.35", "0.25"]
+
+
+def test_a_damaged_choice_is_named(fresh):
+    (fresh / "temperature.json").write_text("{")
+    with pytest.raises(UserError, match=r"temperature\.json is damaged"):
+        load_agent(fresh)

@@ -9,6 +9,7 @@ from gsf.core.errors import UserError
 from gsf.evaluation.evaluate import evaluate_agent
 from gsf.evaluation.players import Player, RandomActor
 from gsf.evaluation.video import PlayConfig, Video, play
+from gsf.nets.acting import sample
 from gsf.suites.procgen import make_env
 from players import HashAgent, train_run, write_dataset
 
@@ -25,7 +26,8 @@ def episode(actor, tmp_path, **options):
 def test_frames_are_the_observations_of_the_evaluated_episode(tmp_path, mode):
     shown = episode(HashAgent(), tmp_path, mode=mode, caption=False)
     frames = list(shown.frames())
-    row = evaluate_agent(HashAgent(), "starpilot", [1_000_003], mode, seed=2).iloc[0]
+    temperature = {"greedy": 0.0, "sampled": 1.0}[mode]
+    row = evaluate_agent(HashAgent(), "starpilot", [1_000_003], temperature, seed=2).iloc[0]
     assert (shown.total, shown.length, shown.completed) == tuple(
         row[["return", "length", "completed"]]
     )
@@ -37,7 +39,8 @@ def test_frames_are_the_observations_of_the_evaluated_episode(tmp_path, mode):
         assert frame.shape == (128, 128, 3)
         assert np.array_equal(frame[::2, ::2], obs[0])
         assert np.array_equal(frame[1::2, 1::2], obs[0])
-        obs = env.step(HashAgent().act(obs, mode, rng.random(1)))[0]
+        policy = HashAgent().policy(obs, np.array([temperature]))
+        obs = env.step(sample(policy, rng.random(1)))[0]
 
 
 def test_the_caption_is_below_and_changes(tmp_path):
@@ -92,7 +95,7 @@ def test_a_video_that_fails_leaves_nothing(tmp_path, monkeypatch):
     def fail(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(RandomActor, "act", fail)
+    monkeypatch.setattr(RandomActor, "policy", fail)
     with pytest.raises(KeyboardInterrupt):
         play(PlayConfig(**RANDOM, out=tmp_path / "a.gif"))
     assert not list(tmp_path.iterdir())

@@ -328,6 +328,21 @@ def test_softmax_is_the_inverse_cdf_by_hand() -> None:
     assert drawn.tolist() == agent.act(obs, "sampled", numbers).tolist()
 
 
+def test_an_agent_draws_at_its_temperature_from_its_own_stream() -> None:
+    obs, uniform = np.zeros((5, 4, 4, 1), np.uint8), np.array([0.0, 0.1, 0.14, 0.8, 0.999])
+    agent = fixed_agent(*[np.log([0.2, 0.5, 0.3]).tolist()] * 5)
+    sharp = dataclasses.replace(agent, temperature=0.5, rng=np.random.default_rng(4))
+    # squares 0.04, 0.25, 0.09 of 0.38: up to 0.105, 0.763, 1
+    assert sharp.act(obs, "sampled", uniform).tolist() == [0, 0, 1, 2, 2]
+    assert sharp.act(obs, "sampled-0.5", uniform).tolist() == [0, 0, 1, 2, 2]
+    assert agent.act(obs, "sampled-0.5", uniform).tolist() == [0, 0, 1, 2, 2]
+    assert sharp.act(obs, "sampled-1", uniform).tolist() == [0, 0, 0, 2, 2]
+    stream = np.random.default_rng(4)
+    for _ in range(3):
+        own = sharp.act(obs, "sampled")
+        assert own.tolist() == sharp.act(obs, "sampled", stream.random(5)).tolist()
+
+
 def test_softmax_at_both_ends_of_the_unit_interval() -> None:
     obs = np.zeros((200, 4, 4, 1), np.uint8)
     scores = np.random.default_rng(0).normal(size=(200, 3)).tolist()
@@ -383,8 +398,6 @@ def test_what_an_agent_refuses() -> None:
         agent.act(np.zeros((2, 5, 4, 1), np.uint8))
     with pytest.raises(UserError, match="float64"):
         agent.act(np.zeros((2, 4, 4, 1)))
-    with pytest.raises(ValueError, match="uniform"):
-        agent.act(np.zeros((1, 4, 4, 1), np.uint8), "sampled")
     with pytest.raises(ValueError, match="greedy"):
         agent.act(np.zeros((1, 4, 4, 1), np.uint8), "best")  # type: ignore[arg-type]
 

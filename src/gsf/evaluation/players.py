@@ -17,7 +17,7 @@ from gsf.core.stage import read_manifest
 from gsf.data.format import read_facts
 from gsf.data.recording import find_policy, shipped_policies
 from gsf.evaluation.rollout import Actor, Array
-from gsf.nets.acting import Mode, sample
+from gsf.nets.acting import TEMPERATURES, Mode, temperature_of, tempered
 from gsf.suites import Game, Suite, facts_of, find_game, known_facts, name_game
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -29,22 +29,19 @@ class RandomActor:
     def __init__(self, n_actions: int) -> None:
         self._n_actions = n_actions
 
-    def act(self, obs: Array, mode: Mode, uniform: Array) -> Array:
-        actions: Array = (np.asarray(uniform) * self._n_actions).astype(np.int64)
-        return actions
+    def policy(self, obs: Array, temperature: Array) -> Array:
+        return np.full((len(obs), self._n_actions), 1 / self._n_actions)
 
 
 class BehaviourActor:
-    """The policy that recorded the data; sampled is how it played (but for epsilon)."""
+    """The policy that recorded the data; at temperature 1 as it played (but for epsilon)."""
 
     def __init__(self, policy: Any) -> None:
         self._policy = policy
 
-    def act(self, obs: Array, mode: Mode, uniform: Array) -> Array:
-        probs = self._policy.act_probs(obs).astype(np.float64)
-        if mode == "greedy":
-            return np.asarray(probs.argmax(-1))
-        return sample(probs, uniform)
+    def policy(self, obs: Array, temperature: Array) -> Array:
+        with np.errstate(divide="ignore"):  # actions it does not have
+            return tempered(np.log(self._policy.act_probs(obs)), temperature)
 
 
 @dataclass(frozen=True)
@@ -59,6 +56,12 @@ class Player:
     identity: str  # digest of the weights and of how they are played
     training: Sequence[int] | None = None  # levels; None: the benchmark's
     difficulty: str | None = None
+    temperatures: tuple[float, ...] = (1.0,)  # to choose from; a reference plays as it is
+    temperature: float | None = None  # that was chosen
+
+    def at(self, mode: Mode) -> float:
+        """The temperature of a mode; 1 where none has been chosen."""
+        return temperature_of(mode, 1.0 if self.temperature is None else self.temperature)
 
     @property
     def names(self) -> dict[str, Any]:
@@ -187,7 +190,7 @@ def _run_players(
     device: Device,
     place: Place | None,
 ) -> list[Player]:
-    from gsf.learn.agent import load_agent
+    from gsf.learn.agent import load_agent, read_temperature
     from gsf.nets.runtime import pick_device
 
     manifest = read_manifest(run, "run", whole=False)
@@ -219,6 +222,8 @@ def _run_players(
                 digest(*weights, difficulty, *_played_in(suite, trained_on)),
                 levels,
                 difficulty,
+                TEMPERATURES,
+                read_temperature(run, agent.step),
             )
         )
     return players

@@ -1,7 +1,7 @@
 """The one episode loop: whatever plays as `gsf evaluate` does plays here.
 
-A step is a function of the agent, its seed and the level alone: not of the order of levels, nor of
-who plays beside it.
+A step is a function of the agent, its temperature, its seed and the level alone: not of the order
+of levels, nor of who plays beside it.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsf.core.errors import UserError
-from gsf.nets.acting import Mode
+from gsf.nets.acting import entropy, sample
 from gsf.suites import find_game
 
 Array = NDArray[Any]
@@ -24,10 +24,11 @@ ROWS = 8
 class Actor(Protocol):
     """All an agent needs to be evaluated."""
 
-    def act(self, obs: Array, mode: Mode, uniform: Array) -> Array:
-        """Ids of actions [n] for images uint8 [n,H,W,C].
+    def policy(self, obs: Array, temperature: Array) -> Array:
+        """Probabilities [n,A] of the game's actions for images uint8 [n,H,W,C].
 
-        `uniform` [n], in [0, 1), is all the randomness there is, in either mode.
+        `temperature` [n]: 0 asks for the best action alone, 1 for the policy as it is.
+        `nets.acting.tempered` does that for scores.
         """
         ...
 
@@ -39,6 +40,7 @@ class Step:
     at: NDArray[np.int64]  # which of the levels, by place in their list
     obs: NDArray[np.uint8]  # [k,H,W,C], before the action
     action: Array
+    entropy: Array  # of the policy that the action was drawn from, in nats
     reward: Array
     ended: NDArray[np.bool_]
     completed: NDArray[np.bool_]  # ended, and won
@@ -48,7 +50,7 @@ def rollout(
     actor: Actor,
     game: str,
     levels: Sequence[int],
-    mode: Mode,
+    temperature: float | Sequence[float] | Array,
     *,
     seed: int,
     n_envs: int | None = None,
@@ -56,19 +58,24 @@ def rollout(
     threads: int | None = None,
     max_frames: int | None = None,
 ) -> Generator[Step, None, None]:
-    """Plays one episode on each level, `n_envs` at once (default: all), or its first frames."""
+    """Plays one episode on each level, `n_envs` at once (default: all), or its first frames.
+
+    `temperature`: one, or that of every level in the list, which may name a level repeatedly.
+    """
     suite, name = find_game(game)
     facts, m = suite.games[name], len(levels)
     n = min(n_envs or m, m)
+    temperatures = np.broadcast_to(np.asarray(temperature, np.float64), m)
     if max_frames and n < m:  # a slot takes its next level when its env ends, not when we do
         for first in range(0, m, n):
-            part = levels[first : first + n]
+            part = slice(first, first + n)
             options: dict[str, Any] = {
                 "difficulty": difficulty,
                 "threads": threads,
                 "max_frames": max_frames,
             }
-            for step in rollout(actor, game, part, mode, seed=seed, **options):
+            now = levels[part], temperatures[part]
+            for step in rollout(actor, game, *now, seed=seed, **options):
                 yield replace(step, at=step.at + first)
         return
     env = suite.make_env(
@@ -82,14 +89,16 @@ def rollout(
         while (playing := np.flatnonzero(at < m)).size:
             uniform = np.array([streams[slot].random() for slot in playing])
             seen = obs[playing]  # a copy: the next step overwrites obs
-            chosen = act(actor, seen, mode, uniform, len(facts.actions))
+            policy = ask(actor, seen, temperatures[at[playing]], len(facts.actions))
+            chosen = sample(policy, uniform)
             actions = np.full(n, facts.noop)  # slots whose levels are over wait
             actions[playing] = chosen
             obs, reward, terminated, truncated, info = env.step(actions)
             frame += 1
             ended = (terminated | truncated)[playing] | (frame == max_frames)
             completed = ended & info.get("completed", np.zeros(n, bool))[playing]
-            yield Step(at[playing], seen, chosen, reward[playing], ended, completed)
+            gained = reward[playing]
+            yield Step(at[playing], seen, chosen, entropy(policy), gained, ended, completed)
             over = playing[ended]
             at[over] += n
             for slot in over[at[over] < m]:
@@ -101,18 +110,20 @@ def stream(seed: int, level: int) -> np.random.Generator:
     return np.random.default_rng([seed, level])
 
 
-def act(actor: Actor, obs: Array, mode: Mode, uniform: Array, n_actions: int) -> Array:
-    """The actor's choice, checked, and independent of how many images it is asked about at once.
+def ask(actor: Actor, obs: Array, temperature: Array, n_actions: int) -> Array:
+    """The actor's policy, checked, and independent of how many images it is asked about at once.
 
     Images are padded to a multiple of 8: with that, a row's result was the same bit for bit in
     every batch and with one or two threads. On other hardware only rounding can differ.
     """
     n = len(obs)
     rows = np.minimum(np.arange(n + -n % ROWS), n - 1)
-    actions = np.asarray(actor.act(obs[rows], mode, uniform[rows]))
-    if actions.shape != (len(rows),) or actions.min() < 0 or actions.max() >= n_actions:
+    policy = np.asarray(actor.policy(obs[rows], temperature[rows]))
+    if policy.ndim != 2 or len(policy) != len(rows) or not 0 < policy.shape[1] <= n_actions:
         raise UserError(
-            f"the agent's act() gave {actions.dtype} {list(actions.shape)} for {len(rows)} images; "
-            f"it must give one action in 0..{n_actions - 1} for each."
+            f"the agent's policy() gave {list(policy.shape)} for {len(rows)} images; it must give "
+            f"probabilities of at most {n_actions} actions for each."
         )
-    return actions[:n]
+    if not (policy.min() >= 0 and np.allclose(policy.sum(1), 1, atol=1e-3)):  # NaN is neither
+        raise UserError("the agent's policy() gave numbers that are no probabilities: sum to 1.")
+    return policy[:n]

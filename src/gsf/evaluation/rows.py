@@ -3,25 +3,31 @@
 Who plays writes them, who reports reads them; both through here.
 """
 
+import io
 from pathlib import Path
-from typing import get_args
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from gsf.core.errors import UserError
+from gsf.core.files import write_atomic
 from gsf.evaluation.splits import SPLITS as SPLITS
-from gsf.nets.acting import Mode
+from gsf.nets.acting import MODES as MODES
 from gsf.suites import known_facts
 
 KEYS = ["game", "method", "seed", "step", "split", "level", "mode"]
-COLUMNS = [*KEYS, "return", "length", "completed"]
-MODES: tuple[Mode, ...] = get_args(Mode)
+# What came of an episode; entropy: of the policy, mean over its steps, in nats.
+RESULTS = ["return", "length", "completed", "entropy"]
+COLUMNS = [*KEYS, "temperature", *RESULTS]
 REFERENCES = ("random", "behaviour")  # not trained: no grid of seeds, no last step to reach
 IDENTITY = "agent"  # one column more: a digest of what played, so that rows are never mixed up
-
-
-REFERENCES = ("random", "behaviour")  # not trained: no grid of seeds, no last step to reach
+# The same however the rows came here, by play or from a file.
+TYPES: dict[str, Any] = dict.fromkeys([*COLUMNS, IDENTITY], str) | {
+    **dict.fromkeys(("seed", "step", "level", "length"), np.int64),
+    **dict.fromkeys(("temperature", "return", "entropy"), np.float64),
+    "completed": bool,
+}
 
 
 def check_rows(rows: pd.DataFrame, where: str) -> pd.DataFrame:
@@ -32,8 +38,9 @@ def check_rows(rows: pd.DataFrame, where: str) -> pd.DataFrame:
     if not len(rows):
         raise UserError(f"{where} has no rows; evaluate the run again.")
     rows = rows[COLUMNS].copy()
-    for name in ("seed", "step", "return", "length"):
+    for name in ("seed", "step", "temperature", "return", "length"):
         rows[name] = _numbers(rows[name], f"{where}: column {name!r}")
+    rows["entropy"] = pd.to_numeric(rows["entropy"], errors="coerce")  # older rows have none
     for name in ("seed", "step"):
         rows[name] = rows[name].astype(np.int64)
     for name, known in (("split", SPLITS), ("mode", MODES)):
@@ -73,6 +80,34 @@ def _numbers(column: pd.Series, what: str) -> pd.Series:
 def read_returns(path: Path) -> pd.DataFrame:
     """A returns.csv, checked."""
     return check_rows(read_table(path), str(path))
+
+
+def read_rows(path: Path) -> pd.DataFrame:
+    """The rows of a file, and who played them; none if there is no file."""
+    if not path.is_file():
+        return pd.DataFrame(columns=list(TYPES)).astype(TYPES)
+    raw = read_table(path)
+    rows = check_rows(raw, str(path))
+    return rows.assign(**{IDENTITY: raw.get(IDENTITY, "unknown")}).astype(TYPES)
+
+
+def write_rows(path: Path, rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows in their one order: the file does not show in which they were played."""
+    order = {
+        name: rows[name].map({x: i for i, x in enumerate(known)})
+        for name, known in (("split", SPLITS), ("mode", MODES))
+    }
+    by = ["game", "method", "seed", "step", "_split", "_mode", "level"]
+    rows = rows.assign(_split=order["split"], _mode=order["mode"])
+    rows = rows.sort_values(by, ignore_index=True)[list(TYPES)].astype(TYPES)
+    assert not rows.duplicated(KEYS).any()
+    if path.suffix == ".parquet":
+        buffer = io.BytesIO()
+        rows.to_parquet(buffer, index=False)
+        write_atomic(path, buffer.getvalue())
+    else:
+        write_atomic(path, rows.to_csv(index=False))
+    return rows
 
 
 def read_table(path: Path) -> pd.DataFrame:

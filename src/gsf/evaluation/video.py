@@ -45,8 +45,8 @@ class PlayConfig(Options):
     env: str | None = None
     """A Gymnasium environment of yours to play in, as file.py:make: make(level) gives that of a
     level, which is reset with seed=level. The file is run."""
-    mode: Mode = "greedy"
-    """The best action, or one drawn at temperature 1."""
+    mode: Mode = "sampled"
+    """Actions drawn at the run's own temperature (sampled), at 1 (sampled-1), or the best one."""
     step: Annotated[int, between(0, 10**12)] | None = None
     """A checkpoint that was kept. Default: the latest."""
     seed: Seed = 0
@@ -110,7 +110,8 @@ class Video:
         names = facts_of(player.game).actions
         options: dict[str, Any] = {"difficulty": player.difficulty, "threads": 0}
         levels = [config.level]
-        steps = rollout(player.actor, player.game, levels, config.mode, seed=player.seed, **options)
+        at = player.at(config.mode)
+        steps = rollout(player.actor, player.game, levels, at, seed=player.seed, **options)
         with contextlib.closing(steps):
             for step in itertools.islice(steps, config.max_steps):
                 line = f"step {self.length}   return {self.total:g}   {names[step.action[0]]}"

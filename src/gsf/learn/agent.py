@@ -1,6 +1,7 @@
 """An agent, as it acts: `load_agent(run).act(obs)` is what comes out of training."""
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from gsf.core.stage import read_manifest
 from gsf.learn import bases
 from gsf.learn.context import Spec
 from gsf.nets import encoders
-from gsf.nets.acting import Mode, sample
+from gsf.nets.acting import CHOSEN, Mode, sample, temperature_of, tempered
 from gsf.nets.encoders import Encoder
 
 ACT_BATCH = 512  # images encoded at once, so that memory does not grow with the number of envs
@@ -36,29 +37,30 @@ class Agent:
     step: int
     device: str = "cpu"
     actions: tuple[int, ...] | None = None  # the env's ids of its actions; None: 0..n_actions-1
+    temperature: float = 1.0  # of sampled actions: the run's own, once it has been evaluated
+    rng: np.random.Generator = field(default_factory=np.random.default_rng)
 
     def act(
         self, obs: Array, mode: Mode = "greedy", uniform: Array | np.random.Generator | None = None
     ) -> Array:
-        """Actions as the env calls them; see `choose`."""
-        chosen = self.choose(obs, mode, uniform)
-        return chosen if self.actions is None else np.asarray(self.actions)[chosen]
+        """Actions as the env calls them, int64 [n] (or one): the best ones, or drawn.
 
-    def choose(
-        self, obs: Array, mode: Mode = "greedy", uniform: Array | np.random.Generator | None = None
-    ) -> Array:
-        """Actions, int64 [n] (or one). sampled draws at temperature 1 by `uniform`.
-
-        `uniform`: one number in [0, 1) per image, or the generator to draw them from.
+        `sampled` draws at the agent's temperature, `sampled-1` at 1. `uniform`: one number in
+        [0, 1) per image, or the generator to draw them from; by default the agent's own.
         """
-        scores = self.scores(obs)
-        if mode == "greedy":
-            return np.asarray(scores.argmax(-1))[()]
-        if mode != "sampled" or uniform is None:
-            raise ValueError("mode is greedy, or sampled with uniform=numbers or a generator")
-        if isinstance(uniform, np.random.Generator):
-            uniform = uniform.random(scores.shape[:-1])
-        return sample(torch.from_numpy(scores).double().softmax(-1).numpy(), uniform)
+        policy = self.policy(obs, temperature_of(mode, self.temperature))
+        if uniform is None or isinstance(uniform, np.random.Generator):
+            uniform = (uniform or self.rng).random(policy.shape[:-1])
+        return sample(policy, uniform)
+
+    def policy(self, obs: Array, temperature: float | Array) -> Array:
+        """pi(. | obs) over the env's ids of actions, float64 [n,A]; temperature 0: the best one."""
+        chosen = tempered(self.scores(obs), temperature)
+        if self.actions is None:
+            return chosen
+        spread = np.zeros((*chosen.shape[:-1], max(self.actions) + 1))
+        spread[..., list(self.actions)] = chosen
+        return spread
 
     def scores(self, obs: Array) -> Array:
         """What actions are chosen by, float32 [n,A]: the base says what that is."""
@@ -116,7 +118,19 @@ def load_agent(run: Path | str, step: int | None = None, device: str = "cpu") ->
         state["step"],
         device,
         tuple(manifest["actions"]) if manifest.get("actions") else None,
+        read_temperature(run, state["step"]) or 1.0,
+        np.random.default_rng(manifest["seed"]),
     )
+
+
+def read_temperature(run: Path, step: int) -> float | None:
+    """What `gsf evaluate` chose for the network of this step; None: nothing yet."""
+    path = run / CHOSEN
+    try:
+        chosen = json.loads(path.read_text()).get(str(step)) if path.is_file() else None
+        return None if chosen is None else float(chosen["temperature"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise UserError(f"{path} is damaged; remove it and evaluate the run again.") from None
 
 
 def load_run_checkpoint(path: Path, method: str) -> dict[str, Any]:

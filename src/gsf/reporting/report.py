@@ -20,6 +20,7 @@ from gsf.core.logs import console
 from gsf.core.options import Count, Options, Some, between, to_json
 from gsf.core.results import Results, Stage
 from gsf.core.stage import Identity, read_manifest
+from gsf.nets.acting import Mode
 from gsf.reporting import headline
 from gsf.reporting.gather import RUN, gather, missing_runs
 from gsf.reporting.page import Page, Part, part, text
@@ -41,8 +42,8 @@ class ReportConfig(Options):
     """Directory of the report; one that is there is brought up to date."""
     split: Literal["unseen", "validation", "seen"] = "unseen"
     """Levels of the headline, and of every figure and table that does not say another."""
-    mode: Literal["greedy", "sampled"] = "greedy"
-    """Actions of the headline: the best one, or drawn at temperature 1."""
+    mode: Mode = "sampled"
+    """Actions of the headline: drawn at every run's own temperature, at 1, or the best one."""
     baseline: str = "cql"
     """What methods are compared with."""
     replicates: Annotated[int, between(1, 10**6)] = 2000

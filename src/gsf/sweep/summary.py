@@ -7,10 +7,12 @@ from rich.console import Console
 from rich.table import Table
 
 from gsf.core.logs import console
-from gsf.evaluation.rows import MODES
 from gsf.reporting import stats
 from gsf.reporting.gather import gather
 from gsf.reporting.scores import scores
+
+# At every run's own temperature, and the best action; more is in the rows and in the report.
+SHOWN = ("sampled", "greedy")
 
 
 def print_summary(out: Path) -> None:
@@ -19,7 +21,7 @@ def print_summary(out: Path) -> None:
     if len(rows):
         titles = {"seen": "seen levels", "unseen": "unseen levels"}
         splits = {split: title for split, title in titles.items() if split in set(rows["split"])}
-        for mode in MODES:
+        for mode in SHOWN:
             table = Table(
                 title=f"mean return, {mode} actions, 95 % intervals over seeds and levels"
             )

@@ -34,6 +34,7 @@ def tune(plan: Plan) -> Chosen:
         "train.keep=1",
         "evaluate.all=false",
         'evaluate.splits=["validation"]',
+        'evaluate.modes=["greedy", "sampled"]',
     )
     jobs = {
         plan.job(game, method, SEED, out / game / method.name / f"trial{number}", trial, fixed): (
@@ -91,14 +92,15 @@ def choose(rows: pd.DataFrame, step: int) -> pd.DataFrame:
     """Mean return of every trial by mode, and of each game and method the `chosen` one.
 
     rows: rows.COLUMNS, `trial` and `setting`; those of other steps, of a shorter tuning, do not
-    count. The best mean over both modes wins, as it has less noise than one of them; of equals the
-    first, closest to the default.
+    count. One criterion: the mean return of sampled actions at the trial's own temperature, the
+    best of the grid. Of equals the first, closest to the default.
     """
     by = ["game", "method", "trial", "setting"]
     rows = rows[rows["step"] == step]
     table = rows.groupby([*by, "mode"])["return"].mean().unstack("mode").reset_index()
-    table["mean"] = table[[mode for mode in MODES if mode in table]].mean(axis=1)
-    best = table.groupby(["game", "method"])["mean"].idxmax()
+    own = rows[rows["mode"] == "sampled"].groupby(by)["temperature"].first().rename("temperature")
+    table = table.merge(own.reset_index(), on=by)
+    best = table.groupby(["game", "method"])["sampled"].idxmax()
     table["chosen"] = table.index.isin(best)
-    table.columns.name = None
-    return table
+    modes = [mode for mode in MODES if mode in table]
+    return table[[*by, *modes, "temperature", "chosen"]]

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from gsf.core.drawing import colour
 from gsf.core.logs import progress
 from gsf.core.results import Results, Stage
+from gsf.nets.acting import Mode
 from gsf.reporting import pictures
 from gsf.reporting.page import Page, Part, data_uri, part, text
 from gsf.reporting.sections.explorer import Runs
@@ -46,7 +47,7 @@ def films(
     runs: Runs,
     found: Results,
     rows: pd.DataFrame,
-    mode: Literal["greedy", "sampled"],
+    mode: Mode,
     max_steps: int,
     page: Page,
 ) -> Iterator[Part]:
@@ -95,7 +96,7 @@ def film(
     run: Stage | None,
     dataset: Stage | None,
     levels: Sequence[int],
-    mode: Literal["greedy", "sampled"],
+    mode: Mode,
     *,
     max_steps: int,
     limit: int,
@@ -124,7 +125,7 @@ def pick(n: int, wanted: int) -> list[int]:
 
 
 def _play(
-    player: Any, levels: Sequence[int], mode: Literal["greedy", "sampled"], max_steps: int
+    player: Any, levels: Sequence[int], mode: Mode, max_steps: int
 ) -> list[tuple[list[NDArray[np.uint8]], str]]:
     """Frames of the first `max_steps` steps of every level, and how it went."""
     from gsf.evaluation.rollout import rollout
@@ -132,7 +133,8 @@ def _play(
     frames: list[list[NDArray[np.uint8]]] = [[] for _ in levels]
     total, over = np.zeros(len(levels)), [""] * len(levels)
     options: dict[str, Any] = {"difficulty": player.difficulty, "threads": 0}
-    steps = rollout(player.actor, player.game, levels, mode, seed=player.seed, **options)
+    at = player.at(mode)
+    steps = rollout(player.actor, player.game, levels, at, seed=player.seed, **options)
     with contextlib.closing(steps):
         for step in itertools.islice(steps, max_steps):
             total[step.at] += step.reward
