@@ -60,7 +60,7 @@ def test_the_page_says_who_is_best_and_where_every_number_is_from(made: Path):
     html = without_pictures(made.read_text())
     lead = re.search(r'<p class="headline">(.*?)</p>', html)[1]
     # 4 + mean of 0, 1, 2 + 0.2 * 4 and 0.1 for the second of two seeds
-    assert "gsf-reward has the highest IQM return on unseen levels (greedy" in lead
+    assert "gsf-reward has the highest IQM return on unseen levels (sampled" in lead
     assert "5.85 [" in lead
     assert "2 seeds per method cannot rank them" in lead
     assert "Only 2 seeds" in html
@@ -196,7 +196,7 @@ def test_another_split_stands_in_and_is_named(tmp_path: Path, undrawn):
     rows.to_csv(tmp_path / "rows.csv", index=False)
     html = report(ReportConfig((tmp_path / "rows.csv",), tmp_path / "out", **SMALL)).read_text()
     assert "bc reaches" in html
-    assert "on validation levels (greedy actions)" in html
+    assert "on validation levels (sampled actions)" in html
     assert "No run has unseen rows" in html
     assert "no runs of the baseline &#39;cql&#39;" in html
 

@@ -7,6 +7,7 @@ import pytest
 
 from gsf.core.errors import UserError
 from gsf.learn.methods import all_methods
+from gsf.nets.acting import TEMPERATURES, mode_at
 from gsf.sweep.run import RunConfig, run
 from recordings import record
 
@@ -100,7 +101,7 @@ def test_every_method_has_a_row_for_each_level_and_mode(swept):
         directory = out / "starpilot" / method
         rows = pd.read_csv(directory / ("" if method == "random" else "seed0") / "returns.csv")
         assert set(rows["method"]) == {method}
-        assert len(rows) == 2 * 2 * 2  # splits, modes, levels
+        assert len(rows) == 2 * 3 * 2  # splits, modes, levels
         assert set(rows["split"]) == {"seen", "unseen"}
 
 
@@ -219,6 +220,9 @@ def test_tuning_in_two_processes_reports_other_seeds_with_the_chosen_setting(
     trial = pd.read_csv(tmp_path / "tuning/starpilot/gsf-successor/trial2/returns.csv")
     assert set(trial["split"]) == {"validation"}
     assert set(trial["seed"]) == {1000}
+    assert set(trial["mode"]) == {"greedy", "sampled", *map(mode_at, TEMPERATURES)}
+    best = trials.query("method == 'gsf-successor'")["sampled"]
+    assert best[trials["chosen"]].tolist() == [best.max()]
     manifest = json.loads((tmp_path / "starpilot/gsf-successor/seed0/manifest.json").read_text())
     made = manifest["config"]
     chosen = trials.set_index("method").query("chosen").loc["gsf-successor", "setting"]

@@ -1,5 +1,6 @@
 """Sections "Results" and "Tables": every figure and table of returns."""
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ class Returns:
 def find_returns(
     rows: pd.DataFrame, split: str, mode: str, replicates: int, page: Page
 ) -> Returns | None:
-    """None while there are no rows at all; another split where the one asked for has none."""
+    """None while there are no rows at all; another split or mode where those asked for have none."""
 
     def find(split: str, mode: str) -> Replicates | None:
         here = rows[(rows["split"] == split) & (rows["mode"] == mode)]
@@ -46,12 +47,14 @@ def find_returns(
             return None
         return stats.bootstrap(scores(rows, split, mode), n=replicates)
 
-    for place in dict.fromkeys((split, *reversed(SPLITS))):
-        if (main := find(place, mode)) is not None:
-            seen = find("seen", mode) if place != "seen" else None
-            other = "sampled" if mode == "greedy" else "greedy"
+    for way, place in itertools.product(
+        dict.fromkeys((mode, "sampled", "greedy")), dict.fromkeys((split, *reversed(SPLITS)))
+    ):
+        if (main := find(place, way)) is not None:
+            seen = find("seen", way) if place != "seen" else None
+            other = "sampled" if way == "greedy" else "greedy"
             return Returns(rows, main, seen, find(place, other))
-        page.problems.append(f"No run has {place} rows with {mode} actions.")
+        page.problems.append(f"No run has {place} rows with {way} actions.")
     return None
 
 
