@@ -40,8 +40,8 @@ def run(tmp_path_factory):
 class Walker:
     """Goes where it is lit."""
 
-    def act(self, obs, mode, uniform):
-        return np.where(obs[:, 0, walks.LENGTH - 1].min(-1) == 255, 2, 0)
+    def policy(self, obs, temperature):
+        return np.eye(3)[np.where(obs[:, 0, walks.LENGTH - 1].min(-1) == 255, 2, 0)]
 
 
 def test_its_levels_are_played_whatever_the_number_of_envs():
@@ -72,9 +72,9 @@ def test_a_run_is_evaluated_and_filmed_in_it(run, tmp_path, capsys):
     rows = pd.read_csv(run / "returns.csv")
     assert set(rows["level"]) == {101, *range(1000, 1010)}
     assert set(rows.loc[rows["split"] == "seen", "level"]) == {101}  # of the training data
-    assert set(rows["mode"]) == {"greedy", "sampled"}
+    assert set(rows["mode"]) == {"greedy", "sampled", "sampled-1"}
     assert rows["game"].eq("corridor").all()
-    options = f"--env {FILE}:make --device cpu --level 1003 --fps 1 --scale 2"
+    options = f"--env {FILE}:make --device cpu --level 1003 --fps 1 --scale 2 --mode greedy"
     assert main(f"play {run} --out {tmp_path}/a.gif {options}".split()) == 0
     greedy = rows[(rows["level"] == 1003) & (rows["mode"] == "greedy")].iloc[0]
     shown = capsys.readouterr().out

@@ -39,7 +39,7 @@ class Returns:
 def find_returns(
     rows: pd.DataFrame, split: str, mode: str, replicates: int, page: Page
 ) -> Returns | None:
-    """None while there are no rows at all; another split or mode where those asked for have none."""
+    """None while there are no rows; another split or mode where those asked for have none."""
 
     def find(split: str, mode: str) -> Replicates | None:
         here = rows[(rows["split"] == split) & (rows["mode"] == mode)]
