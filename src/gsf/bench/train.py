@@ -29,7 +29,7 @@ from gsf.learn.learner import AgentConfig, Learner
 from gsf.nets.encoders import ConvTrunk
 from gsf.nets.runtime import keep_freed_memory
 
-SECONDS_OF_MATMUL = 1.0
+MATRIX = 2048  # rows and columns of the product that shows what the machine can do at best
 
 
 def bench_train(config: BenchTrainConfig) -> dict[str, float]:
@@ -55,11 +55,13 @@ def _against_plain(config: BenchTrainConfig, home: Path) -> dict[str, float]:
             dataset, "gsf-reward", config.encoder, config.batch, labels_of(home, "gsf-reward")
         ),
     }
-    seconds = take_turns(steps, config.rounds)
+    matrix = torch.randn(MATRIX, MATRIX)
+    taken = take_turns({**steps, "matrix multiply": lambda: matrix @ matrix}, config.rounds)
+    seconds = _medians(taken)
     counter = FlopCounterMode(display=False)
     with counter:
         steps["channels_last"]()
-    peak = _matmul_flops()
+    peak = 2 * MATRIX**3 / seconds["matrix multiply"]
     speed = counter.get_total_flops() / seconds["channels_last"]
     transitions = {name: config.batch / x for name, x in seconds.items()}
     what = f"cql step, {config.encoder}, batch {config.batch}"
@@ -67,7 +69,7 @@ def _against_plain(config: BenchTrainConfig, home: Path) -> dict[str, float]:
         f"{what}, transitions/s": transitions["channels_last"],
         "the same in plain NCHW, transitions/s": transitions["plain NCHW"],
         "channels_last / plain NCHW": transitions["channels_last"] / transitions["plain NCHW"],
-        "gsf-reward step / cql step": seconds["gsf-reward"] / seconds["channels_last"],
+        **_ratio("gsf-reward step / cql step", taken["gsf-reward"], taken["channels_last"]),
         "cql step, GFLOP/s": speed / 1e9,
         "matrix multiply, GFLOP/s": peak / 1e9,
         "cql step / matrix multiply": speed / peak,
@@ -83,7 +85,7 @@ def _against_cql(config: BenchTrainConfig, home: Path) -> dict[str, float]:
         method: _step(dataset, method, config.methods_encoder, config.batch, labels=labels[method])
         for method in compared
     }
-    seconds = take_turns(steps, config.rounds)
+    seconds = _medians(take_turns(steps, config.rounds))
     numbers = {f"cql, {config.methods_encoder}, ms a step": 1e3 * seconds["cql"]}
     numbers |= {f"{method}, time / cql": seconds[method] / seconds["cql"] for method in compared}
     if config.memory:
@@ -98,20 +100,21 @@ def _against_peer(config: BenchTrainConfig, home: Path, checkout: Path) -> dict[
     name = find_peer(checkout)
     encoder = PEERS[name].encoder
     ours = _step(Dataset.open(home / "dataset"), "cql", encoder, config.batch)
-    with peer_step(checkout, config.batch) as theirs:
-        told: list[float] = []
-        seconds = take_turns({"ours": ours, "theirs": lambda: told.append(theirs())}, config.rounds)
-    seconds["theirs"] = statistics.median(told[1:])  # as they measured it, without the pipe
+    theirs: list[float] = []  # as they measured it, without the pipe
+    with peer_step(checkout, config.batch) as step:
+        turns = {"ours": ours, "theirs": lambda: theirs.append(step())}
+        taken = take_turns(turns, config.rounds)["ours"]
+    seconds = _medians({"ours": taken, "theirs": theirs[1:]})
     what = f"{encoder}, batch {config.batch}"
     return {
         f"{name}'s cql step, {what}, transitions/s": config.batch / seconds["theirs"],
         f"ours beside it, {what}, transitions/s": config.batch / seconds["ours"],
-        f"ours / {name}": seconds["theirs"] / seconds["ours"],
+        **_ratio(f"ours / {name}", theirs[1:], taken),
     }
 
 
-def take_turns(steps: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Median seconds of each, one call of every kind per round after one to warm up."""
+def take_turns(steps: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each, one call of every kind per round after one to warm up."""
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     with progress("bench train", rounds + 1, "rounds") as advance:
         for turn in range(rounds + 1):
@@ -120,7 +123,19 @@ def take_turns(steps: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str,
                 step()
                 seconds[name].append(time.perf_counter() - start)
             advance(turn + 1)
-    return {name: statistics.median(taken[1:]) for name, taken in seconds.items()}
+    return {name: taken[1:] for name, taken in seconds.items()}
+
+
+def _medians(seconds: Mapping[str, list[float]]) -> dict[str, float]:
+    return {name: statistics.median(taken) for name, taken in seconds.items()}
+
+
+def _ratio(what: str, above: list[float], below: list[float]) -> dict[str, float]:
+    """Of two that took turns: the median of their ratio over the rounds, and its middle half."""
+    ratios = [a / b for a, b in zip(above, below, strict=True)]
+    quarters = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+    names = (f"{what}, lower quartile", what, f"{what}, upper quartile")
+    return dict(zip(names, quarters, strict=True))
 
 
 class PlainTrunk(ConvTrunk):
@@ -177,17 +192,6 @@ def labels_of(home: Path, method: str) -> Path | None:
         fit(FitConfig(data, gvf, cumulant=cumulant, diagnose=False, allow_small_levels=True))
         label(LabelConfig(gvf, out, allow_small_levels=True))
     return out
-
-
-def _matmul_flops() -> float:
-    """FLOP/s of a large matrix product: what this machine can do at best."""
-    a = torch.randn(2048, 2048)
-    a @ a
-    start, n = time.perf_counter(), 0
-    while (elapsed := time.perf_counter() - start) < SECONDS_OF_MATMUL:
-        a @ a
-        n += 1
-    return float(n * 2 * 2048**3 / elapsed)
 
 
 def _peak_megabytes(
