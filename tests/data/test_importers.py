@@ -104,6 +104,13 @@ def test_number_of_actions_is_an_option(tmp_path):
         ImportConfig("runs", tmp_path, n_actions=0)
 
 
+def test_actions_that_no_network_could_have_are_refused_not_wrapped(tmp_path):
+    save(tmp_path / "runs" / "a.npz", action=np.array([0, 3, 2**40 + 3]))
+    with pytest.raises(UserError, match="has 1,099,511,627,780 actions; gsf takes up to 10,000"):
+        imported(tmp_path / "runs", tmp_path / "ds")
+    assert not (tmp_path / "ds").exists()
+
+
 def pickled(file):
     save(file, reward=np.array([1, "a", None], dtype=object))
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from chains import write_chain
+from gsf.cli import main
 from gsf.core.errors import UserError
 from gsf.gvf import cumulants
 from gsf.gvf.cumulants import Chunk, Cumulant, cumulant, evaluate, find, ranked
@@ -181,7 +182,7 @@ def test_the_documented_cumulant_runs(dataset, tmp_path):
     ("text", "message"),
     [
         ("x = 1 / 0\n", "ZeroDivisionError"),
-        ("raise SystemExit(0)\n", r"could not be run \(SystemExit: 0\)"),
+        ("raise SystemExit(0)\n", r"could not be run \(SystemExit: 0; line 1"),
         ("def danger(chunk): return chunk.reward\n", "'danger' of .* is not a cumulant"),
         ("x = 1\n", "has no 'danger'"),
     ],
@@ -192,3 +193,26 @@ def test_a_file_that_gives_no_cumulant(tmp_path, text, message):
         find(f"{tmp_path / 'mine.py'}:danger")
     with pytest.raises(UserError, match="no Python file"):
         find(f"{tmp_path / 'other.py'}:danger")
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        (
+            "raise SystemExit(0)",
+            r"cumulant 'mine' could not be run \(SystemExit: 0; line 4 of mine",
+        ),
+        ("return mine(chunk)", r"cumulant 'mine' could not be run \(RecursionError"),
+        ("return chunk.rewards", r"\(AttributeError: .*; line 4 of mine\.py\)"),
+        ("return [[", r"mine\.py could not be run \(SyntaxError"),
+    ],
+)
+def test_a_users_cumulant_that_fails_gets_one_sentence_and_makes_nothing(
+    dataset, tmp_path, monkeypatch, capsys, code, sentence
+):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(f"import gsf\n@gsf.cumulant()\ndef mine(chunk):\n    {code}\n")
+    argv = ["fit", str(dataset.path), "--out", "gvf", "--cumulant", "mine.py:mine"]
+    assert main(argv) == 2
+    assert re.search(sentence, capsys.readouterr().err)
+    assert not Path("gvf").exists()

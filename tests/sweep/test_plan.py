@@ -1,6 +1,7 @@
 """What is to be run is known, and wrong names are refused, before anything is computed."""
 
 import pytest
+import torch
 
 from gsf.core.errors import UserError
 from gsf.suites.procgen import GAMES
@@ -48,15 +49,26 @@ def test_all_games_are_those_that_can_be_recorded(monkeypatch):
         ({"set": ("fit.estimator=magic",)}, "magic"),
         ({"set": ("label.n_bins=many",)}, "many"),
         ({"set": ("magic.tau=1",)}, "magic"),
+        ({"set": ("trian.lr=1",)}, "did you mean train?"),
+        ({"set": ("train.lrr=1",)}, "train has no option lrr; did you mean lr?"),
+        ({"set": ("train.lr=1e30",)}, "--lr must be above 0 and at most 10, got 1e"),
+        ({"set": ("fit.gamma=NaN",)}, "--gamma must be between 0 and 1, got nan"),
+        ({"set": ("cql.alpha=-1",)}, "--base.alpha must be between 0"),
+        ({"set": ("iql.beta=1",)}, "none of the methods of this run uses iql"),
+        ({"set": ("train.device=cuda",)}, "there is no CUDA device here"),
+        ({"methods": ()}, "--methods needs at least one value"),
     ],
 )
-def test_wrong_names_are_refused_before_anything_is_computed(tmp_path, options, message):
+def test_wrong_names_are_refused_before_anything_is_computed(
+    tmp_path, monkeypatch, options, message
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match=message):
         run(RunConfig(out=tmp_path / "out", preset="smoke", **options))
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("word", ["train.seed=7", "train.out=elsewhere", "evaluate.agent=random"])
+@pytest.mark.parametrize("word", ["train.seed=0", "train.out=x", "train.method=bc", "fit.seed=1"])
 def test_what_the_sweep_decides_cannot_be_set(word: str):
     with pytest.raises(UserError, match="gsf run itself decides"):
         RunConfig(set=(word,))

@@ -12,6 +12,7 @@ import importlib.metadata
 import pkgutil
 import re
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from gsf.core.files import digest, digest_file
 
 T = TypeVar("T")
 _FILE = re.compile(r"(?P<path>.+\.py):(?P<name>\w+)")
+_PREFIX = "gsf_user_"  # of the modules of such files
 _named: dict[str, Path] = {}  # digest -> file that the user has named in this process
 
 
@@ -91,7 +93,7 @@ class Registry(Generic[T]):
             module = importlib.import_module(f"{self._package}.{spec}")
             return Found(spec, spec, self._only(module, spec, str(module.__file__)))
         if entry := self._installed().get(spec):
-            value = _guarded(entry.load, f"the installed {self.what} {spec!r}")
+            value = guarded(entry.load, f"the installed {self.what} {spec!r}")
             return Found(spec, spec, self._checked(value, spec, entry.value))
         raise UserError(self._unknown(spec))
 
@@ -155,7 +157,7 @@ def allow(files: Sequence[Path]) -> None:
 
 
 def _module(path: Path, code: str) -> str:
-    return f"gsf_user_{path.stem}_{code}"
+    return f"{_PREFIX}{path.stem}_{code}"
 
 
 def _run(path: Path) -> Any:
@@ -170,7 +172,7 @@ def _run(path: Path) -> Any:
         module.__file__ = str(path)
         sys.modules[unique] = module  # dataclasses look their module up there
         try:
-            _guarded(lambda: exec(compile(source, path, "exec"), vars(module)), str(path))  # noqa: S102
+            guarded(lambda: exec(compile(source, path, "exec"), vars(module)), str(path))  # noqa: S102
         except UserError:
             del sys.modules[unique]
             raise
@@ -178,10 +180,19 @@ def _run(path: Path) -> Any:
     return sys.modules[unique]
 
 
-def _guarded(act: Callable[[], Any], where: str) -> Any:
+def guarded(act: Callable[[], T], where: str) -> T:
+    """What a user's code returns; one sentence whatever it raises, also if it means to exit."""
     try:
         return act()
     except (UserError, KeyboardInterrupt):
         raise
     except BaseException as error:  # whatever a user's code may raise, SystemExit too
-        raise UserError(f"{where} could not be run ({type(error).__name__}: {error}).") from error
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UserError(f"{where} could not be run ({said}{_where(error)}).") from error
+
+
+def _where(error: BaseException) -> str:
+    """The last line of a file that the user has named on the way to an error."""
+    named = {str(sys.modules[x].__file__) for x in sys.modules if x.startswith(_PREFIX)}
+    lines = (x for x in traceback.extract_tb(error.__traceback__) if x.filename in named)
+    return "".join(f"; line {x.lineno} of {x.filename}" for x in list(lines)[-1:])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from gsf.core.errors import UserError
+from gsf.core.errors import UserError, did_you_mean
 from gsf.core.options import Count, Options, Some, between, from_json, to_json
 from gsf.core.presets import Preset, preset_values
 from gsf.data.materialise import MaterialiseConfig
@@ -95,21 +95,24 @@ class RunConfig(Options):
     def _check_settings(self) -> None:
         from gsf.learn import bases, losses
 
-        known = {name: bases.find(name).value.Config for name in bases.names()}
-        known |= {name: losses.find(name).value.Config for name in losses.names()}
+        known = dict(STAGES)
         for method in self.find_methods():
             known |= {part.name: part.value.Config for part in method.parts.values()}
-        known |= STAGES
         for word in self.set:
             owner, option, _ = _parse_setting(word)
+            if owner not in known and owner in (*bases.names(), *losses.names()):
+                raise UserError(f"--set {word}: none of the methods of this run uses {owner}.")
             if owner not in known:
-                raise UserError(f"--set {word}: choose an owner among {', '.join(known)}.")
+                meant = did_you_mean(owner, known)
+                raise UserError(f"--set {word}: {meant}choose an owner among {', '.join(known)}.")
             if option in GIVEN.get(owner, ()):
                 raise UserError(f"--set {word}: gsf run itself decides {option}; leave it out.")
             options = [field.name for field in fields(known[owner])]
             if option not in options:
+                meant = did_you_mean(option, options)
                 raise UserError(
-                    f"--set {word}: {owner} has no option {option}, but {', '.join(options)}."
+                    f"--set {word}: {owner} has no option {option}; {meant}there are "
+                    f"{', '.join(options)}."
                 )
 
 

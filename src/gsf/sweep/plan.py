@@ -9,6 +9,7 @@ from gsf.core.errors import UserError
 from gsf.data.recording import Recording, list_shipped
 from gsf.learn.methods import Method
 from gsf.nets import encoders
+from gsf.nets.runtime import pick_device
 from gsf.suites import all_suites, known_facts, name_game
 from gsf.sweep.jobs import Job
 from gsf.sweep.options import RunConfig
@@ -62,6 +63,10 @@ def resolve(config: RunConfig) -> Plan:
     config.stage("label", gvf=Path(), out=Path())
     config.stage("materialise", recording="", out=Path())
     played = config.stage("evaluate", agent="")
+    if not config.ray:  # a cluster has other devices than this machine
+        for stage in ("fit", "train"):
+            pick_device(config.stage(stage, dataset=Path(), out=Path()).device)
+        pick_device(played.device)
     if config.tune and not played.n_validation:
         raise UserError("--tune needs validation levels: add evaluate.n_validation=50 to --set.")
     if config.tune and config.stage("train", dataset=Path(), out=Path()).released:

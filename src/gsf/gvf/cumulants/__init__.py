@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from gsf.core.errors import UserError
 from gsf.core.logs import progress
-from gsf.core.registry import Registry
+from gsf.core.registry import Registry, guarded
 from gsf.data.dataset import Dataset
 
 Array = npt.NDArray[Any]
@@ -120,7 +120,8 @@ def evaluate(
 
 
 def _checked(cumulant: Cumulant, chunk: Chunk) -> Array:
-    c = np.asarray(cumulant(chunk), np.float32)
+    what = f"cumulant {cumulant.name!r}"
+    c = guarded(lambda: np.asarray(cumulant(chunk), np.float32), what)
     if c.ndim not in (1, 2) or len(c) != len(chunk.rows):
         raise UserError(
             f"cumulant {cumulant.name!r} returned shape {list(c.shape)} for {len(chunk.rows)} "
