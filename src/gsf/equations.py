@@ -16,6 +16,7 @@ Glossary, used in the whole package:
     gamma tau epsilon     discount; temperature; exploration rate or a tolerance (Theorem 1)
     alpha, rate           weight of CQL's conservative term (the paper's lambda); EMA step
     expectile, beta       of IQL: how near V is to the best; how much the policy prefers it
+    pi, ratio             pi(a|o) of the agent; pi(a|o) / mu(a|o) with mu of who logged the data
 In shapes: n samples, T time steps, d components of a cumulant, m levels, A actions, K bins;
 `...` is any number of axes, the same ones wherever it appears.
 """
@@ -565,3 +566,91 @@ def policy_similarity_metric(cost: Array, gamma: float) -> Array:
     for i in reversed(range(len(d) - 1)):
         d[i, :-1] += gamma * d[i + 1, 1:]
     return d
+
+
+# Beyond the paper: judging an agent by logged data alone
+
+
+@_in(torch, q="n A ...", pi="n A ...")
+def expected_value(q: Array, pi: Array) -> Array:
+    """V(o) = sum_a pi(a|o) Q(o, a).  [n, A] -> [n]; [n, A, d] -> [n, d].
+
+    With `gvf_target`, y = r + gamma (1 - terminated) sum_a pi(a|o') Q~(o', a): the target of fitted
+    Q evaluation (Le, Voloshin and Yue 2019), a GVF of reward under the agent's policy.
+    """
+    return (pi * q).sum(1)
+
+
+@_in(torch, scores="n A", action="n")
+def tempered_nll(scores: Array, action: Array, temperature: float) -> Array:
+    """-log softmax(scores / temperature)_a of every row.  [n, A], [n] -> [n]."""
+    return cross_entropy(_real(scores) / temperature, action.long(), reduction="none")
+
+
+@_in(torch, scores="n A", action="n")
+def fit_temperature(scores: Array, action: Array, bounds: tuple[float, float] = (1e-3, 1e3)) -> float:
+    """argmin_T E[-log softmax(scores / T)_a], by bisection.  scores [n, A], action [n].
+
+    The mean is convex in b = 1/T with slope E[sum_a softmax(b s)_a s_a - s_action]. Scores that say
+    nothing, or are never wrong, end at a bound.
+    """
+    s = _real(scores).double()
+    chosen = s.gather(1, action.long()[:, None])[:, 0]
+    low, high = math.log(bounds[0]), math.log(bounds[1])
+    for _ in range(60):
+        middle = (low + high) / 2
+        expected = ((s / math.exp(middle)).softmax(1) * s).sum(1)
+        if (expected - chosen).mean() < 0:  # a larger 1/T, so a lower T, is better
+            high = middle
+        else:
+            low = middle
+    return math.exp((low + high) / 2)
+
+
+@_in(np, confidence="n", correct="n")
+def calibration_bins(confidence: Array, correct: Array, n_bins: int = 15) -> Array:
+    """(rows, sum of confidence, sum of correct) of each bin of confidence.  [n] -> [n_bins, 3].
+
+    Bin k is (k/K, (k+1)/K], as in Guo et al. (2017); sums, so that they add up over episodes.
+    """
+    place = np.clip(np.ceil(confidence * n_bins).astype(np.int64) - 1, 0, n_bins - 1)
+    weights = (np.ones(len(place)), confidence, correct)
+    return np.stack([np.bincount(place, w, n_bins) for w in weights], 1)
+
+
+@_in(np, bins="... K 3")
+def calibration_error(bins: Array) -> Array:
+    """ECE = sum_k n_k/n |accuracy_k - confidence_k|, of `calibration_bins`.  [..., K, 3] -> [...]."""
+    return np.abs(bins[..., 2] - bins[..., 1]).sum(-1) / bins[..., 0].sum(-1)
+
+
+@_in(np, ratio="n T")
+def decision_weights(ratio: Array) -> Array:
+    """w_it = prod_{k<=t} ratio_ik, each column divided by its largest.  [n, T] -> the same.
+
+    Of n episodes; after its end an episode has ratio 1. What a column is divided by cancels in
+    `weighted_return` and would overflow in long episodes. A column of zeros stays.
+    """
+    with np.errstate(divide="ignore"):
+        total = np.log(ratio).cumsum(1)
+    largest = total.max(0)
+    return np.exp(total - np.where(np.isfinite(largest), largest, 0.0))
+
+
+@_in(np, weighted_reward="... T", weight="... T")
+def weighted_return(weighted_reward: Array, weight: Array, gamma: float) -> Array:
+    """sum_t gamma^t (sum_i w_it r_it) / (sum_i w_it): per-decision weighted importance sampling.
+
+    The sums over episodes come in, [..., T] -> [...] (Precup et al. 2000). NaN where some step has
+    no weight at all: nobody who logged did what the agent does.
+    """
+    discount = gamma ** np.arange(weight.shape[-1])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (discount * weighted_reward / weight).sum(-1)
+
+
+@_in(np, weight="n")
+def effective_share(weight: Array) -> float:
+    """(sum_i w_i)^2 / (n sum_i w_i^2), 0 if all are 0: the share of episodes that count.  [n]."""
+    square = float((weight**2).sum())
+    return float(weight.sum()) ** 2 / (len(weight) * square) if square else 0.0

@@ -4,6 +4,7 @@ One episode on each of a fixed list of levels, greedy and by sampling, at the te
 validation levels choose first (temperature.py). A row is a function of the agent, its temperature,
 its seed and the level alone: not of the order of play, nor of who plays beside it. Rows go to a
 file on the way; those already there are kept, so the same command goes on.
+With --held-out nothing is played: held_out.py.
 """
 
 import contextlib
@@ -90,6 +91,14 @@ class EvaluateConfig(Options):
     """`random` and policies: the training data, whose levels count as seen; a run knows its own."""
     device: Device = "auto"
     """Where networks run; auto: a GPU if there is one."""
+    held_out: Path | None = None
+    """Instead of playing: judge the run by a dataset of contexts (sites, levels) it was not trained
+    on, into held_out.csv: agreement, likelihood, calibration, an estimate of the return."""
+    logged_by: str | None = None
+    """--held-out of a recording: the policy that played it (its file, or the name of a shipped one),
+    whose probabilities weighted importance sampling needs. Other data brings its own."""
+    fqe: bool = True
+    """--held-out: estimate the return by fitted Q evaluation, the slowest of the numbers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -134,8 +143,12 @@ def evaluate(config: EvaluateConfig) -> pd.DataFrame:
     rows = evaluate(EvaluateConfig("run", splits=("unseen",)))
     rows.groupby("mode")["return"].mean()
     """
+    if config.held_out is not None:
+        from gsf.evaluation.held_out import judge_held_out
+
+        return judge_held_out(config)
     players = _players(config)
-    out = _out(config)
+    out = find_out(config, "returns.csv")
     levels = _levels(players[0], config)
     modes = tuple(dict.fromkeys(config.modes))
     tasks = [
@@ -252,12 +265,13 @@ def evaluate_agent(
     return found[over].reset_index(drop=True)
 
 
-def _out(config: EvaluateConfig) -> Path:
+def find_out(config: EvaluateConfig, name: str) -> Path:
+    """Where rows go: --out, or the file of this name in the run directory."""
     out = config.out
     if out is None:
         if not is_run(config.agent):
             raise UserError(f"give --out: {config.agent} is no run directory to write rows into.")
-        return Path(config.agent) / "returns.csv"
+        return Path(config.agent) / name
     if out.suffix not in (".csv", ".parquet") or out.is_dir():
         raise UserError(f"--out {out} must be a file that ends in .csv or .parquet.")
     if out.suffix == ".parquet":
@@ -271,15 +285,10 @@ def _out(config: EvaluateConfig) -> Path:
 
 
 def _players(config: EvaluateConfig) -> list[Player]:
-    steps: list[int | None] = [None]
-    if config.all:
-        steps = [*checkpoint_steps(Path(config.agent)), None]
-        if len(steps) == 1:
-            raise UserError(f"{config.agent} has kept no checkpoints; train it with --keep.")
     players = find_players(
         config.agent,
         game=config.game,
-        steps=steps,
+        steps=find_steps(config),
         seed=config.seed,
         dataset=config.dataset,
         device=config.device,
@@ -289,6 +298,14 @@ def _players(config: EvaluateConfig) -> list[Player]:
     if config.max_frames:
         players = [replace(x, identity=digest(x.identity, str(config.max_frames))) for x in players]
     return list({player.step: player for player in reversed(players)}.values())[::-1]
+
+
+def find_steps(config: EvaluateConfig) -> list[int | None]:
+    """Checkpoints to judge; None is the latest."""
+    kept = checkpoint_steps(Path(config.agent)) if config.all else []
+    if config.all and not kept:
+        raise UserError(f"{config.agent} has kept no checkpoints; train it with --keep.")
+    return [*kept, None]
 
 
 def _levels(player: Player, config: EvaluateConfig) -> dict[Split, list[int]]:

@@ -1,5 +1,6 @@
 """The bootstrap behind every interval: draw again with replacement, take the middle 95 %."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,3 +28,27 @@ def mean_over_levels(x: Any, level: Any) -> dict[str, float]:
     total, count = (np.bincount(place, w, len(levels)) for w in (x, np.ones_like(x)))
     weights = redraw(len(levels), np.random.default_rng(0))
     return estimate(x.mean(), (weights @ total) / (weights @ count))
+
+
+def redraw_within(group: Any, rng: np.random.Generator, replicates: int = REPLICATES) -> Array:
+    """How often each of n things is in every replicate, [replicates, n], if their groups are drawn
+    again and, of each group drawn, its own things. One group: the things alone."""
+    groups, place = np.unique(group, return_inverse=True)
+    drawn = np.round(redraw(len(groups), rng, replicates) * len(groups)).astype(np.int64)
+    counts = np.empty((replicates, len(place)))
+    for k in range(len(groups)):
+        mine = np.flatnonzero(place == k)
+        n = len(mine)
+        counts[:, mine] = rng.multinomial(drawn[:, k] * n, np.full(n, 1 / n))
+    return counts
+
+
+def of_sums(statistic: Callable[[Array], Array], sums: Array, counts: Array) -> dict[str, float]:
+    """A statistic of sums over n things, [..., k] -> [...], with its interval.
+
+    sums: what each thing adds, [n, k]; counts: of `redraw_within`. Replicates in which it has no
+    value do not count.
+    """
+    draws = statistic(counts @ sums)
+    draws = draws[np.isfinite(draws)]
+    return estimate(statistic(sums.sum(0)), draws if len(draws) else np.array([np.nan]))

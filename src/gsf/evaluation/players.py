@@ -211,7 +211,6 @@ def _run_players(
     players = []
     for step in steps:
         agent = load_agent(run, step, pick_device(device))
-        weights = [x.cpu().numpy().tobytes() for x in _tensors(agent.encoder, agent.base)]
         players.append(
             Player(
                 agent,
@@ -219,7 +218,7 @@ def _run_players(
                 manifest["method"],
                 manifest["seed"],
                 agent.step,
-                digest(*weights, difficulty, *_played_in(suite, trained_on)),
+                digest(*weights(agent), difficulty, *_played_in(suite, trained_on)),
                 levels,
                 difficulty,
                 TEMPERATURES,
@@ -251,8 +250,10 @@ def _difference(manifest: Mapping[str, Any], facts: Game) -> str | None:
     return None
 
 
-def _tensors(*modules: Any) -> list[Any]:
-    return [x.contiguous() for module in modules for x in module.state_dict().values()]
+def weights(agent: Any) -> list[bytes]:
+    """Of all that decides what an agent does, for a digest."""
+    tensors = [x for part in (agent.encoder, agent.base) for x in part.state_dict().values()]
+    return [x.cpu().contiguous().numpy().tobytes() for x in tensors]
 
 
 def _facts_of_levels(

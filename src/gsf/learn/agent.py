@@ -64,8 +64,11 @@ class Agent:
 
     def scores(self, obs: Array) -> Array:
         """What actions are chosen by, float32 [n,A]: the base says what that is."""
-        z = torch.from_numpy(self.embed(obs)).to(self.device)
-        array: Array = self.base.scores(z).detach().cpu().numpy()
+        return self.scores_of(self.embed(obs))
+
+    def scores_of(self, z: Array) -> Array:
+        """The same from z, float32 [n,256] -> [n,A]."""
+        array: Array = self.base.scores(torch.from_numpy(z).to(self.device)).detach().cpu().numpy()
         return array
 
     @torch.no_grad()

@@ -1,0 +1,108 @@
+"""Stage: agent + logged data of other contexts -> how well it would do there, without playing.
+
+A row per quantity and context in held_out.csv (held_out_rows.py says what they are), with intervals
+over contexts and their episodes. judging.py makes the numbers of one agent; here is what is asked
+of the data first, and what is written.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from gsf.core.errors import UserError
+from gsf.core.files import digest, locked
+from gsf.core.logs import console
+from gsf.core.stage import read_manifest
+from gsf.data.dataset import Dataset
+from gsf.evaluation.evaluate import EvaluateConfig, find_out, find_steps
+from gsf.evaluation.held_out_rows import (
+    IDENTITY,
+    QUANTITIES,
+    overall,
+    read_held_out,
+    write_held_out,
+)
+from gsf.evaluation.judging import judge
+from gsf.evaluation.logging_policy import logged_probabilities
+from gsf.evaluation.players import is_run, weights
+from gsf.learn.agent import load_agent
+from gsf.nets.runtime import pick_device
+
+
+def judge_held_out(config: EvaluateConfig) -> pd.DataFrame:
+    """All rows asked for: those made now and those that were there."""
+    assert config.held_out is not None
+    if not is_run(config.agent):
+        raise UserError(f"--held-out judges a run directory; {config.agent} is none.")
+    run, out = Path(config.agent), find_out(config, "held_out.csv")
+    if out.suffix != ".csv":
+        raise UserError(f"--held-out writes .csv files, not {out}.")
+    manifest, dataset = read_manifest(run, "run", whole=False), Dataset.open(config.held_out)
+    check_fits(run, manifest, dataset)
+    mu = logged_probabilities(dataset, config.logged_by, config.device)
+    names = {"game": manifest["game"], "method": manifest["method"], "seed": manifest["seed"]}
+    asked = []
+    with locked(out.parent, f".{out.name}.lock"):
+        rows = read_held_out(out)
+        for step in find_steps(config):
+            agent = load_agent(run, step, pick_device(config.device))
+            mine = {**names, "step": agent.step, "data": dataset.digest}
+            how = config.fqe, "none" if mu is None else digest(mu.tobytes())
+            identity = digest(*weights(agent), *map(str, how))
+            there = rows[(rows[list(mine)] == list(mine.values())).all(axis=1)]
+            if set(there[IDENTITY]) - {identity}:
+                raise UserError(
+                    f"{out} has other rows of {manifest['method']} at step {agent.step} on this "
+                    "data: another agent, --fqe or --logged-by; remove it or choose another "
+                    "--out."
+                )
+            if len(there):
+                console.print(f"{out} has the rows of step {agent.step:,}.", soft_wrap=True)
+            else:
+                gamma = manifest["config"]["gamma"]
+                there = judge(agent, dataset, gamma, config.fqe, mu)
+                there = there.assign(**mine, **{IDENTITY: identity})
+                rows = write_held_out(out, pd.concat([rows, there]) if len(rows) else there)
+            asked.append(there)
+    found = pd.concat(asked).drop_duplicates(ignore_index=True)
+    _print_summary(found, out)
+    return found
+
+
+def check_fits(run: Path, manifest: dict[str, Any], dataset: Dataset) -> None:
+    """Refuses data that the run was trained on, or that is of another kind."""
+    shared = [x for x in dataset.levels if x in set(manifest["levels"])]
+    if shared:
+        shown = ", ".join(map(str, shared[:5])) + (" ..." if len(shared) > 5 else "")
+        raise UserError(
+            f"{dataset.path} is not held out: {run} was trained on {len(shared)} of its "
+            f"{dataset.n_levels} contexts ({shown})."
+        )
+    if tuple(manifest["obs_shape"]) != dataset.obs_shape:
+        raise UserError(
+            f"{dataset.path} has images {list(dataset.obs_shape)}; {run} was trained on "
+            f"{manifest['obs_shape']}."
+        )
+    ids = dataset.manifest.get("actions")
+    if manifest["n_actions"] != dataset.n_actions or (ids and ids != manifest.get("actions", ids)):
+        raise UserError(
+            f"{dataset.path} has {dataset.n_actions} actions{f' {ids}' if ids else ''}; {run} was "
+            f"trained on {manifest['n_actions']} {manifest.get('actions') or ''}".rstrip() + "."
+        )
+
+
+def _print_summary(rows: pd.DataFrame, out: Path) -> None:
+    first = rows.iloc[0]
+    about = f"{first['n_contexts']} contexts held out, {first['n_episodes']} episodes"
+    table = Table(title=f"{first['game']}, {first['method']}, seed {first['seed']}, {about}: {out}")
+    for name in ("step", "quantity", "mode", "value", "95 %", "what it is"):
+        table.add_column(name, justify="right" if name in ("step", "value") else "left")
+    for row in overall(rows).to_dict("records"):
+        interval = "" if row["low"] != row["low"] else f"{row['low']:.3f} to {row['high']:.3f}"
+        value = "n/a" if row["value"] != row["value"] else f"{row['value']:.3f}"
+        cells = f"{row['step']:,}", row["quantity"], row["mode"], value, interval
+        table.add_row(*cells, QUANTITIES[row["quantity"]].about)
+    Console().print(table)

@@ -1,0 +1,209 @@
+"""The numbers of one agent on logged data: agreement, likelihood, calibration, estimated return.
+
+Each is a statistic of sums over episodes, so that one bootstrap (contexts, and their episodes) gives
+every interval. The temperature is never fitted on the context it is used for: contexts are dealt
+into folds, and a fold's temperature comes from the others. FQE's interval is over where episodes
+begin; it does not know how wrong the fitted Q may be.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+
+from gsf.core.logs import progress
+from gsf.data.dataset import Dataset
+from gsf.equations import (
+    calibration_bins,
+    calibration_error,
+    decision_weights,
+    effective_share,
+    fit_temperature,
+    gvf_return,
+    tempered_nll,
+    weighted_return,
+)
+from gsf.evaluation.held_out_rows import ANY, OVERALL
+from gsf.evaluation.intervals import of_sums, redraw_within
+from gsf.evaluation.rows import MODES
+from gsf.gvf.fqe import fitted_q
+from gsf.learn.agent import Agent
+
+Array = npt.NDArray[Any]
+FOLDS = 5
+N_BINS = 15
+FRAMES = 512  # seen by the agent at once
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A quantity: what each episode adds to its sums, [E,k], and what is made of the totals."""
+
+    quantity: str
+    mode: str
+    sums: Array
+    statistic: Callable[[Array], Array]
+    at: float = np.nan
+    per_context: bool = True
+
+
+def judge(
+    agent: Agent, dataset: Dataset, gamma: float, fqe: bool, mu: Array | None
+) -> pd.DataFrame:
+    """Every quantity of one agent, overall and per context.
+
+    mu [n]: the probability with which each logged action was taken, if that is known.
+    """
+    features, scores = look(agent, dataset)
+    pi = policies(scores)
+    starts, stops = (np.array(x) for x in zip(*dataset.episodes(), strict=True))
+    measures = [*imitation(scores[dataset.frame], pi[dataset.frame], dataset, starts)]
+    from_start = np.asarray(dataset.t)[starts] == 0
+    if fqe and from_start.any():
+        value = np.zeros((len(starts), len(MODES)))
+        value[from_start] = fitted_q(dataset, features, pi, gamma, starts[from_start])
+        measures += [_mean("fqe", mode, value[:, i], from_start) for i, mode in enumerate(MODES)]
+    whole = from_start & np.asarray(dataset.terminated | dataset.truncated)[stops - 1]
+    if whole.any():
+        measures += logged(pi[dataset.frame], dataset, starts, stops, whole, gamma, mu)
+    return pd.DataFrame(_rows(measures, dataset, starts))
+
+
+def look(agent: Agent, dataset: Dataset) -> tuple[Array, Array]:
+    """What the agent makes of every frame: z, float16 [n_frames,256], and scores [n_frames,A]."""
+    features, scores, n = [], [], len(dataset.obs)
+    with progress(f"look at {dataset.path.name}", n, "frames") as advance:
+        for start in range(0, n, FRAMES):
+            z = agent.embed(dataset.obs[start : start + FRAMES])
+            features.append(z.astype(np.float16))
+            scores.append(agent.scores_of(z))
+            advance(start + len(z))
+    return np.concatenate(features), np.concatenate(scores)
+
+
+def policies(scores: Array) -> Array:
+    """pi(a|o) as the agent plays, in the order of MODES.  [n,A] -> float32 [n,A,2]."""
+    greedy = np.eye(scores.shape[1], dtype=np.float32)[scores.argmax(1)]
+    sampled = torch.from_numpy(scores).double().softmax(1).float().numpy()
+    return np.stack([{"greedy": greedy, "sampled": sampled}[mode] for mode in MODES], 2)
+
+
+def folds(level: Array, starts: Array) -> Array:
+    """0..FOLDS-1 of every row, by context; by episode if there is one context only."""
+    group = level if len(np.unique(level)) > 1 else np.searchsorted(starts, np.arange(len(level)), "right")
+    place = np.unique(group, return_inverse=True)[1]
+    fold: Array = place % FOLDS
+    return fold
+
+
+def cross_fitted(scores: Array, action: Array, fold: Array) -> Array:
+    """The temperature of every row, fitted on the rows of other folds; 1 if there are none."""
+    temperature = np.ones(len(action))
+    if len(np.unique(fold)) > 1:
+        for k in np.unique(fold):
+            temperature[fold == k] = fit_temperature(scores[fold != k], action[fold != k])
+    return temperature
+
+
+def imitation(scores: Array, pi: Array, dataset: Dataset, starts: Array) -> Iterator[Measure]:
+    """How well the logged actions are foretold; scores [n,A] and pi [n,A,modes] of the rows."""
+    action, steps = dataset.action.astype(np.int64), np.arange(len(dataset))
+    n_steps = np.diff(np.append(starts, len(dataset)))
+
+    def per_episode(x: Array) -> Array:
+        return np.add.reduceat(x.astype(np.float64), starts, axis=0)
+
+    for i, mode in enumerate(MODES):
+        yield _mean("agreement", mode, per_episode(pi[steps, action, i]), n_steps)
+    temperature = cross_fitted(scores, action, folds(np.asarray(dataset.level), starts))
+    tempered = scores.astype(np.float64) / temperature[:, None]
+    yield _mean("nll", ANY, per_episode(tempered_nll(tempered, action, 1.0)), n_steps)
+    best = fit_temperature(scores, action)
+    yield Measure("temperature", ANY, np.zeros((len(starts), 1)), lambda _: best, per_context=False)
+    correct = scores.argmax(1) == action
+    for name, logits in (("ece", tempered), ("ece_played", scores.astype(np.float64))):
+        confidence = torch.from_numpy(logits).softmax(1).max(1).values.numpy()
+        bins = np.stack(
+            [
+                calibration_bins(confidence[a:b], correct[a:b], N_BINS)
+                for a, b in zip(starts, starts + n_steps, strict=True)
+            ]
+        )  # [E,K,3]
+        flat = bins.reshape(len(starts), -1)
+        yield Measure(
+            name, ANY, flat, lambda x: calibration_error(x.reshape(*x.shape[:-1], N_BINS, 3))
+        )
+        for n, total, right in bins.transpose(1, 2, 0) if name == "ece" else ():
+            if n.any():
+                sums, at = np.stack([right, n], 1), float(total.sum() / n.sum())
+                yield Measure("reliability", ANY, sums, _ratio, at, per_context=False)
+
+
+def logged(
+    pi: Array,
+    dataset: Dataset,
+    starts: Array,
+    stops: Array,
+    whole: Array,
+    gamma: float,
+    mu: Array | None,
+) -> Iterator[Measure]:
+    """Returns of whole episodes, as logged and, if `mu` is known, weighted for the agent."""
+    last = np.zeros(len(dataset), bool)
+    last[stops - 1] = True
+    returns = gvf_return(np.asarray(dataset.reward, np.float64), gamma, last)[starts]
+    yield _mean("logged_return", ANY, np.where(whole, returns, 0.0), whole)
+    if mu is None:
+        return
+    longest = int((stops - starts)[whole].max())
+    steps = np.arange(len(dataset))
+    place = np.minimum(starts[:, None] + np.arange(longest), stops[:, None] - 1)  # [E,T]
+    running = starts[:, None] + np.arange(longest) < stops[:, None]
+    reward = np.where(running, np.asarray(dataset.reward, np.float64)[place], 0.0)
+    for i, mode in enumerate(MODES):
+        ratio = pi[steps, dataset.action, i].astype(np.float64) / mu
+        weight = np.zeros((len(starts), longest))
+        weight[whole] = decision_weights(np.where(running, ratio[place], 1.0)[whole])
+        sums = np.concatenate([weight * reward, weight], 1)
+        yield Measure("wis", mode, sums, lambda x: weighted_return(*np.split(x, 2, -1), gamma))
+        share = effective_share(weight[whole, -1])
+        nothing = np.zeros((len(starts), 1))
+        yield Measure("effective", mode, nothing, lambda _, x=share: x, per_context=False)
+
+
+def _ratio(sums: Array) -> Array:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio: Array = sums[..., 0] / sums[..., 1]
+    return ratio
+
+
+def _mean(quantity: str, mode: str, total: Array, count: Array) -> Measure:
+    return Measure(quantity, mode, np.stack([total, count], 1).astype(np.float64), _ratio)
+
+
+def _rows(measures: list[Measure], dataset: Dataset, starts: Array) -> Iterator[dict[str, Any]]:
+    level = dataset.level[starts]
+    n_steps = np.diff(np.append(starts, len(dataset)))
+    everything = np.ones(len(starts), bool)
+    parts = [(OVERALL, everything), *((dataset.levels[k], level == k) for k in np.unique(level))]
+    for context, mine in parts:
+        counts = redraw_within(level[mine], np.random.default_rng(0))
+        size = {"n_contexts": len(np.unique(level[mine])), "n_episodes": int(mine.sum())}
+        for x in measures:
+            if mine.all() or x.per_context:
+                found = {"value": x.statistic(x.sums[mine].sum(0)), "low": np.nan, "high": np.nan}
+                if x.sums.any():
+                    found = of_sums(x.statistic, x.sums[mine], counts)
+                yield {
+                    "quantity": x.quantity,
+                    "mode": x.mode,
+                    "context": str(context),
+                    "at": x.at,
+                    **found,
+                    **size,
+                    "n_steps": int(n_steps[mine].sum()),
+                }
