@@ -601,3 +601,56 @@ def test_policy_similarity_metric_is_the_recursion(shape, array):
     given_cost = array(cost)
     check(eq.policy_similarity_metric(given_cost, 0.9), expected, array)
     check(given_cost, cost, array)  # left as it was
+
+
+# Judging an agent by logged data
+
+
+def test_expected_value_by_hand():
+    q = np.array([[1.0, 3.0], [0.0, 2.0]])
+    pi = np.array([[0.25, 0.75], [1.0, 0.0]])
+    assert eq.expected_value(q, pi).tolist() == [2.5, 0.0]
+    two = eq.expected_value(np.stack([q, q], 2), np.stack([pi, pi[:, ::-1]], 2))
+    assert two.tolist() == [[2.5, 1.5], [0.0, 2.0]]
+
+
+def test_temperature_by_hand():
+    scores, action = np.array([[2.0, 0.0]] * 4), np.array([0, 0, 0, 1])
+    found = eq.fit_temperature(scores, action)
+    assert found == pytest.approx(2 / np.log(3))  # softmax(2/T) = 3/4
+    nll = eq.tempered_nll(scores, action, found)
+    assert nll == pytest.approx([np.log(4 / 3)] * 3 + [np.log(4)])
+    for other in (0.9 * found, 1.1 * found):
+        assert eq.tempered_nll(scores, action, other).mean() > nll.mean()
+    assert eq.fit_temperature(scores[:3], action[:3]) == pytest.approx(1e-3)  # never wrong
+    assert eq.fit_temperature(scores, 1 - action) == pytest.approx(1e3)  # worse than chance
+
+
+def test_calibration_by_hand():
+    confidence = np.array([0.5, 0.6, 0.9, 1.0])
+    correct = np.array([True, False, True, False])
+    bins = eq.calibration_bins(confidence, correct, n_bins=2)
+    assert bins == pytest.approx(np.array([[1, 0.5, 1], [3, 2.5, 1]]))  # (0, 1/2], (1/2, 1]
+    assert eq.calibration_error(bins) == pytest.approx((0.5 + 1.5) / 4)
+    halves = [eq.calibration_bins(confidence[i], correct[i], 2) for i in ([0, 1], [2, 3])]
+    assert sum(halves) == pytest.approx(bins)  # episodes add up
+
+
+def test_weighted_importance_sampling_by_hand():
+    # Two episodes of two steps; the agent is twice as likely to do the first, half the second.
+    ratio = np.array([[2.0, 2.0], [1.0, 0.5]])
+    reward = np.array([[1.0, 0.0], [0.0, 4.0]])
+    weight = eq.decision_weights(ratio)
+    assert weight == pytest.approx(np.array([[1, 1], [1 / 2, 1 / 8]]))  # 2, 4 and 1, 1/2
+    found = eq.weighted_return((weight * reward).sum(0), weight.sum(0), gamma=0.5)
+    assert found == pytest.approx(2 / 3 + 0.5 * (0.5 * 4) / 4.5)
+    assert eq.effective_share(np.array([1.0, 1.0, 0.0, 0.0])) == 0.5
+    assert eq.effective_share(np.zeros(3)) == 0.0
+
+
+def test_weights_of_long_episodes_stay_finite_and_none_is_no_estimate():
+    weight = eq.decision_weights(np.full((2, 2000), 10.0))
+    assert (weight == 1).all()
+    nobody = eq.decision_weights(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    assert nobody[:, 1].tolist() == [0.0, 0.0]
+    assert np.isnan(eq.weighted_return(nobody.sum(0), nobody.sum(0), 0.9))

@@ -588,7 +588,9 @@ def tempered_nll(scores: Array, action: Array, temperature: float) -> Array:
 
 
 @_in(torch, scores="n A", action="n")
-def fit_temperature(scores: Array, action: Array, bounds: tuple[float, float] = (1e-3, 1e3)) -> float:
+def fit_temperature(
+    scores: Array, action: Array, bounds: tuple[float, float] = (1e-3, 1e3)
+) -> float:
     """argmin_T E[-log softmax(scores / T)_a], by bisection.  scores [n, A], action [n].
 
     The mean is convex in b = 1/T with slope E[sum_a softmax(b s)_a s_a - s_action]. Scores that say
@@ -600,7 +602,7 @@ def fit_temperature(scores: Array, action: Array, bounds: tuple[float, float] = 
     for _ in range(60):
         middle = (low + high) / 2
         expected = ((s / math.exp(middle)).softmax(1) * s).sum(1)
-        if (expected - chosen).mean() < 0:  # a larger 1/T, so a lower T, is better
+        if (expected - chosen).mean() <= 0:  # a larger 1/T, so a lower T, is better
             high = middle
         else:
             low = middle
@@ -620,7 +622,7 @@ def calibration_bins(confidence: Array, correct: Array, n_bins: int = 15) -> Arr
 
 @_in(np, bins="... K 3")
 def calibration_error(bins: Array) -> Array:
-    """ECE = sum_k n_k/n |accuracy_k - confidence_k|, of `calibration_bins`.  [..., K, 3] -> [...]."""
+    """ECE = sum_k n_k/n |accuracy_k - confidence_k| of `calibration_bins` [..., K, 3] -> [...]."""
     return np.abs(bins[..., 2] - bins[..., 1]).sum(-1) / bins[..., 0].sum(-1)
 
 

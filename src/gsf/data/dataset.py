@@ -22,9 +22,9 @@ from gsf.core.errors import UserError
 from gsf.core.files import digest_file
 from gsf.core.logs import progress
 from gsf.data.format import (
-    COLUMN_DTYPES,
     Array,
     check_columns,
+    dtypes,
     episode_starts,
     map_array,
     read_facts,
@@ -82,6 +82,7 @@ class Dataset:
         self.episode, self.t, self.frame = (columns[k] for k in ("episode", "t", "frame"))
         self.terminated, self.truncated = columns["terminated"], columns["truncated"]
         self.has_next = columns["has_next"]
+        self.behaviour_prob = columns.get("behaviour_prob")  # of the logged action, if known
         self._prefetch_map = prefetch
         self._starts = episode_starts(self.episode)
         self._stops = np.append(self._starts[1:], len(self))
@@ -96,7 +97,8 @@ class Dataset:
         manifest = read_facts(path)
         n, n_frames = manifest["n"], manifest["n_frames"]
         columns = {
-            k: map_array(path / f"{k}.npy", dtype, (n,))[0] for k, dtype in COLUMN_DTYPES.items()
+            k: map_array(path / f"{k}.npy", dtype, (n,))[0]
+            for k, dtype in dtypes(manifest["columns"]).items()
         }
         shape = (n_frames, *manifest["obs_shape"])
         obs, pages = map_array(path / "obs.npy", "uint8", shape)
@@ -233,7 +235,7 @@ def verify_dataset(path: Path) -> dict[str, Any]:
     path = Path(path)
     manifest = read_facts(path)
     damaged = []
-    for column, dtype in COLUMN_DTYPES.items():
+    for column, dtype in dtypes(manifest["columns"]).items():
         file = path / f"{column}.npy"
         map_array(file, dtype, (manifest["n"],))
         if digest_file(file) != manifest["columns"].get(column, {}).get("digest"):

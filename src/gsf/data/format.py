@@ -37,6 +37,7 @@ COLUMN_DTYPES = {
     "has_next": "bool",
     "frame": "int64",  # row of obs.npy
 }
+OPTIONAL_DTYPES = {"behaviour_prob": "float32"}  # of the logged action, by who logged it
 Array = npt.NDArray[Any]
 Rows = Mapping[str, npt.ArrayLike]
 _HEADER_BYTES = 128  # of a .npy file with one axis of any length
@@ -145,7 +146,7 @@ class DatasetWriter:
         totals = self._write_columns([columns] if isinstance(columns, Mapping) else columns)
         described = {
             column: {"dtype": dtype, "digest": digest_file(self._directory / f"{column}.npy")}
-            for column, dtype in COLUMN_DTYPES.items()
+            for column, dtype in dtypes(totals.pop("columns")).items()
         }
         bounds = zip(self.first_frame[:-1], self.first_frame[1:], self._hashes, strict=True)
         regions = [[int(start), int(stop), state.hexdigest()] for start, stop, state in bounds]
@@ -165,35 +166,40 @@ class DatasetWriter:
     def _write_columns(self, pieces: Iterable[Rows]) -> dict[str, Any]:
         """Piece after piece, so that memory does not grow; the headers come last, with n."""
         n, episodes, returns = 0, 0, list[float]()
+        files: dict[str, Any] = {}
         with contextlib.ExitStack() as stack:
-            files = {
-                column: stack.enter_context(open(self._directory / f"{column}.npy", "wb"))
-                for column in COLUMN_DTYPES
-            }
-            for file in files.values():
-                file.seek(_HEADER_BYTES)
             for piece in pieces:
                 arrays = _typed(piece)
                 check_columns(self.path, arrays, self.n_frames, self._n_actions, self._n_levels, n)
-                for column, array in arrays.items():
-                    files[column].write(np.ascontiguousarray(array).data)
+                if not files:
+                    for column in arrays:
+                        opened = open(self._directory / f"{column}.npy", "wb")  # noqa: SIM115
+                        files[column] = stack.enter_context(opened)
+                        opened.seek(_HEADER_BYTES)
+                for column, file in files.items():
+                    file.write(np.ascontiguousarray(arrays[column]).data)
                 n += len(arrays["action"])
                 starts = episode_starts(arrays["episode"])
                 episodes += len(starts)
                 returns += _whole_returns(arrays, starts)
             for column, file in files.items():
                 file.seek(0)
-                file.write(_npy_header(COLUMN_DTYPES[column], n))
+                file.write(_npy_header(dtypes(files)[column], n))
         mean_return = float(np.mean(returns)) if returns else None
-        return {"n": n, "episodes": episodes, "mean_return": mean_return}
+        return {"n": n, "episodes": episodes, "mean_return": mean_return, "columns": list(files)}
+
+
+def dtypes(present: Iterable[str]) -> dict[str, str]:
+    """Of a dataset's columns: those that must be there, and those of the others that are."""
+    names = set(present)
+    return COLUMN_DTYPES | {k: dtype for k, dtype in OPTIONAL_DTYPES.items() if k in names}
 
 
 def _typed(piece: Rows) -> dict[str, Array]:
-    if set(piece) != set(COLUMN_DTYPES):
-        raise ValueError(f"columns are {sorted(piece)}, not {sorted(COLUMN_DTYPES)}")
-    arrays = {
-        k: np.asarray(piece[k]).astype(dtype, copy=False) for k, dtype in COLUMN_DTYPES.items()
-    }
+    wanted = dtypes(piece)
+    if set(piece) != set(wanted):
+        raise ValueError(f"columns are {sorted(piece)}, not {sorted(wanted)}")
+    arrays = {k: np.asarray(piece[k]).astype(dtype, copy=False) for k, dtype in wanted.items()}
     n = len(arrays["action"])
     for column, array in arrays.items():
         if array.shape != (n,):
@@ -308,6 +314,8 @@ def _faults(
     yield f"an action outside 0..{n_actions - 1}", (action < 0) | (action >= n_actions)
     yield f"a level id outside 0..{n_levels - 1}", (level < 0) | (level >= n_levels)
     yield "a reward that is not finite", ~np.isfinite(columns["reward"])
+    chance = columns.get("behaviour_prob", np.ones(1))
+    yield "a behaviour_prob outside (0, 1]", ~((chance > 0) & (chance <= 1))
     yield f"a frame outside 0..{n_frames - 1}", (frame < 0) | (frame >= n_frames)
     yield "a next observation past the last frame", frame + has_next >= n_frames
     same = np.diff(columns["episode"]) == 0  # row i and row i + 1 are of one episode

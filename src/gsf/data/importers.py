@@ -21,7 +21,7 @@ from gsf.core.files import digest, digest_file
 from gsf.core.logs import progress
 from gsf.core.options import Incidental, Input, Options, Range, Seed, between
 from gsf.core.stage import Identity
-from gsf.data.format import COLUMN_DTYPES, Array, DatasetWriter, read_facts
+from gsf.data.format import Array, DatasetWriter, dtypes, read_facts
 
 _REGION_FRAMES = 4096  # frames hashed together, in whole episodes
 
@@ -93,6 +93,7 @@ class Episode:
     reward: Array
     terminated: bool  # at its last step
     truncated: bool
+    behaviour_prob: Array | None = None  # [n_steps], of all episodes or of none
 
 
 @dataclass(frozen=True)
@@ -246,7 +247,9 @@ class _Part:
             "has_next": step + 1 < outline.n_frames,
             "frame": step + self._starts[i],
         }
-        self._rows.append({k: values.astype(COLUMN_DTYPES[k]) for k, values in columns.items()})
+        if episode.behaviour_prob is not None:
+            columns["behaviour_prob"] = episode.behaviour_prob
+        self._rows.append({k: columns[k].astype(dtype) for k, dtype in dtypes(columns).items()})
         self._n_episodes += 1
 
     def finish(self, identity: Identity, facts: Mapping[str, Any]) -> None:

@@ -1,8 +1,9 @@
 """Folders of npz files, one episode each, as a source for `gsf data import`.
 
 A file holds obs [T or T+1,H,W,C] uint8, action [T], reward [T], and optionally terminated and
-truncated (one flag each, or [T]; without them the episode is terminated at its end). Its context
-is another array in it, or else the name of its sub-folder. Nothing is unpickled.
+truncated (one flag each, or [T]; without them the episode is terminated at its end) and
+behaviour_prob [T], the probability with which each action was taken. Its context is another array
+in it, or else the name of its sub-folder. Nothing is unpickled.
 """
 
 import contextlib
@@ -35,12 +36,18 @@ def read_npz(config: ImportConfig) -> Source:
         raise UserError(f"{folder} holds no .npz files.")
     with _opened(files[0]) as first:
         by_folder = config.context not in first and files[0].parent != folder
+        knows_prob = "behaviour_prob" in first
     outlines, shapes, n_actions = [], [], 1
     for file in files:
         with _opened(file) as arrays:
             obs_shape, action = arrays.obs_shape(), arrays.read("action")
             check_steps(str(file), action, arrays.read("reward"), config.n_actions)
             arrays.ends(len(action))
+            if (arrays.behaviour_prob(len(action)) is None) == knows_prob:
+                raise UserError(
+                    f"{file} and {files[0]} do not both have 'behaviour_prob'; give it in every "
+                    "file or in none."
+                )
             folder_name = file.parent.relative_to(folder).as_posix()
             context = folder_name if by_folder else arrays.context(config.context)
         if obs_shape[0] - len(action) not in (0, 1):
@@ -70,7 +77,8 @@ def _episode(file: Path) -> Episode:
         action = arrays.read("action")
         terminated, truncated = arrays.ends(len(action))
         obs = to_hwc(arrays.read("obs"))
-        return Episode(obs, action, arrays.read("reward"), terminated, truncated)
+        chance = arrays.behaviour_prob(len(action))
+        return Episode(obs, action, arrays.read("reward"), terminated, truncated, chance)
 
 
 class _Arrays:
@@ -110,6 +118,17 @@ class _Arrays:
                 f"({', '.join(self.names)}) with --context, or use a sub-folder for each context."
             )
         return one_value(self.read(key), str(self._file), key)
+
+    def behaviour_prob(self, n_steps: int) -> Array | None:
+        if "behaviour_prob" not in self:
+            return None
+        chance = self.read("behaviour_prob")
+        if chance.shape != (n_steps,) or not ((chance > 0) & (chance <= 1)).all():
+            raise UserError(
+                f"{self._file} has a 'behaviour_prob' that is not one number in (0, 1] a step: the "
+                "probability with which the logged action was chosen."
+            )
+        return chance
 
     def ends(self, n_steps: int) -> tuple[bool, bool]:
         """(terminated, truncated)"""

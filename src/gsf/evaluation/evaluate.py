@@ -95,7 +95,7 @@ class EvaluateConfig(Options):
     """Instead of playing: judge the run by a dataset of contexts (sites, levels) it was not trained
     on, into held_out.csv: agreement, likelihood, calibration, an estimate of the return."""
     logged_by: str | None = None
-    """--held-out of a recording: the policy that played it (its file, or the name of a shipped one),
+    """--held-out of a recording: the policy that played it (its file, or a shipped one's name) and
     whose probabilities weighted importance sampling needs. Other data brings its own."""
     fqe: bool = True
     """--held-out: estimate the return by fitted Q evaluation, the slowest of the numbers."""

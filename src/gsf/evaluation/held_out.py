@@ -44,7 +44,7 @@ def judge_held_out(config: EvaluateConfig) -> pd.DataFrame:
     check_fits(run, manifest, dataset)
     mu = logged_probabilities(dataset, config.logged_by, config.device)
     names = {"game": manifest["game"], "method": manifest["method"], "seed": manifest["seed"]}
-    asked = []
+    steps = set()
     with locked(out.parent, f".{out.name}.lock"):
         rows = read_held_out(out)
         for step in find_steps(config):
@@ -66,8 +66,9 @@ def judge_held_out(config: EvaluateConfig) -> pd.DataFrame:
                 there = judge(agent, dataset, gamma, config.fqe, mu)
                 there = there.assign(**mine, **{IDENTITY: identity})
                 rows = write_held_out(out, pd.concat([rows, there]) if len(rows) else there)
-            asked.append(there)
-    found = pd.concat(asked).drop_duplicates(ignore_index=True)
+            steps.add(agent.step)
+    asked = (rows["data"] == dataset.digest) & rows["step"].isin(steps)
+    found = rows[asked].reset_index(drop=True)
     _print_summary(found, out)
     return found
 
@@ -90,19 +91,21 @@ def check_fits(run: Path, manifest: dict[str, Any], dataset: Dataset) -> None:
     if manifest["n_actions"] != dataset.n_actions or (ids and ids != manifest.get("actions", ids)):
         raise UserError(
             f"{dataset.path} has {dataset.n_actions} actions{f' {ids}' if ids else ''}; {run} was "
-            f"trained on {manifest['n_actions']} {manifest.get('actions') or ''}".rstrip() + "."
+            f"trained on {manifest['n_actions']} {manifest.get('actions') or ''}".rstrip()
+            + "."
         )
 
 
 def _print_summary(rows: pd.DataFrame, out: Path) -> None:
     first = rows.iloc[0]
-    about = f"{first['n_contexts']} contexts held out, {first['n_episodes']} episodes"
-    table = Table(title=f"{first['game']}, {first['method']}, seed {first['seed']}, {about}: {out}")
-    for name in ("step", "quantity", "mode", "value", "95 %", "what it is"):
+    about = f"{first['n_contexts']} contexts held out, {first['n_episodes']:,} episodes"
+    table = Table(title=f"{first['game']}, {first['method']}, seed {first['seed']}: {about}\n{out}")
+    for name in ("step", "quantity", "mode", "value", "95 %"):
         table.add_column(name, justify="right" if name in ("step", "value") else "left")
     for row in overall(rows).to_dict("records"):
         interval = "" if row["low"] != row["low"] else f"{row['low']:.3f} to {row['high']:.3f}"
         value = "n/a" if row["value"] != row["value"] else f"{row['value']:.3f}"
-        cells = f"{row['step']:,}", row["quantity"], row["mode"], value, interval
-        table.add_row(*cells, QUANTITIES[row["quantity"]].about)
+        title = QUANTITIES[row["quantity"]].title
+        table.add_row(f"{row['step']:,}", title, row["mode"], value, interval)
     Console().print(table)
+    console.print("What each number is, and how far to trust it: docs/own-data.md", highlight=False)

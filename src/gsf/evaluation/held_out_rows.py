@@ -57,7 +57,7 @@ def read_held_out(path: Path) -> pd.DataFrame:
         return pd.DataFrame(columns=list(TYPES)).astype(TYPES)
     try:  # as text: a context may be called NA, or 007
         raw = pd.read_csv(path, dtype=str, keep_default_na=False)
-        numbers = {name: pd.to_numeric(raw[name].replace("", "nan")) for name in _NUMBERS}
+        numbers = {name: raw[name].replace("", "nan").astype(float) for name in _NUMBERS}
         rows = raw.assign(**numbers)[list(TYPES)].astype(TYPES)
     except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
         raise UserError(f"{path} is not readable ({error}); evaluate the run again.") from None

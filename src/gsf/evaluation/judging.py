@@ -1,6 +1,6 @@
 """The numbers of one agent on logged data: agreement, likelihood, calibration, estimated return.
 
-Each is a statistic of sums over episodes, so that one bootstrap (contexts, and their episodes) gives
+Each is a statistic of sums over episodes, so that one bootstrap (contexts, their episodes) gives
 every interval. The temperature is never fitted on the context it is used for: contexts are dealt
 into folds, and a fold's temperature comes from the others. FQE's interval is over where episodes
 begin; it does not know how wrong the fitted Q may be.
@@ -94,7 +94,11 @@ def policies(scores: Array) -> Array:
 
 def folds(level: Array, starts: Array) -> Array:
     """0..FOLDS-1 of every row, by context; by episode if there is one context only."""
-    group = level if len(np.unique(level)) > 1 else np.searchsorted(starts, np.arange(len(level)), "right")
+    group = (
+        level
+        if len(np.unique(level)) > 1
+        else np.searchsorted(starts, np.arange(len(level)), "right")
+    )
     place = np.unique(group, return_inverse=True)[1]
     fold: Array = place % FOLDS
     return fold
@@ -123,7 +127,7 @@ def imitation(scores: Array, pi: Array, dataset: Dataset, starts: Array) -> Iter
     tempered = scores.astype(np.float64) / temperature[:, None]
     yield _mean("nll", ANY, per_episode(tempered_nll(tempered, action, 1.0)), n_steps)
     best = fit_temperature(scores, action)
-    yield Measure("temperature", ANY, np.zeros((len(starts), 1)), lambda _: best, per_context=False)
+    yield _fixed("temperature", ANY, best, len(starts))
     correct = scores.argmax(1) == action
     for name, logits in (("ece", tempered), ("ece_played", scores.astype(np.float64))):
         confidence = torch.from_numpy(logits).softmax(1).max(1).values.numpy()
@@ -169,10 +173,10 @@ def logged(
         weight = np.zeros((len(starts), longest))
         weight[whole] = decision_weights(np.where(running, ratio[place], 1.0)[whole])
         sums = np.concatenate([weight * reward, weight], 1)
-        yield Measure("wis", mode, sums, lambda x: weighted_return(*np.split(x, 2, -1), gamma))
-        share = effective_share(weight[whole, -1])
-        nothing = np.zeros((len(starts), 1))
-        yield Measure("effective", mode, nothing, lambda _, x=share: x, per_context=False)
+        yield Measure(
+            "wis", mode, sums, lambda x: weighted_return(x[..., :longest], x[..., longest:], gamma)
+        )
+        yield _fixed("effective", mode, effective_share(weight[whole, -1]), len(starts))
 
 
 def _ratio(sums: Array) -> Array:
@@ -185,6 +189,13 @@ def _mean(quantity: str, mode: str, total: Array, count: Array) -> Measure:
     return Measure(quantity, mode, np.stack([total, count], 1).astype(np.float64), _ratio)
 
 
+def _fixed(quantity: str, mode: str, value: float, n_episodes: int) -> Measure:
+    """A number without an interval."""
+    return Measure(
+        quantity, mode, np.zeros((n_episodes, 1)), lambda _: np.asarray(value), per_context=False
+    )
+
+
 def _rows(measures: list[Measure], dataset: Dataset, starts: Array) -> Iterator[dict[str, Any]]:
     level = dataset.level[starts]
     n_steps = np.diff(np.append(starts, len(dataset)))
@@ -195,9 +206,11 @@ def _rows(measures: list[Measure], dataset: Dataset, starts: Array) -> Iterator[
         size = {"n_contexts": len(np.unique(level[mine])), "n_episodes": int(mine.sum())}
         for x in measures:
             if mine.all() or x.per_context:
-                found = {"value": x.statistic(x.sums[mine].sum(0)), "low": np.nan, "high": np.nan}
+                found = dict.fromkeys(("low", "high"), np.nan)
                 if x.sums.any():
-                    found = of_sums(x.statistic, x.sums[mine], counts)
+                    found |= of_sums(x.statistic, x.sums[mine], counts)
+                else:
+                    found["value"] = float(x.statistic(x.sums[0]))
                 yield {
                     "quantity": x.quantity,
                     "mode": x.mode,

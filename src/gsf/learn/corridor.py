@@ -16,7 +16,9 @@ N_ACTIONS = 3
 LENGTH = 12
 
 
-def write_dataset(path: Path, n_levels: int = 4, n_episodes: int = 16, seed: int = 0) -> Dataset:
+def write_dataset(
+    path: Path, n_levels: int = 4, n_episodes: int = 16, seed: int = 0, first_level: int = 100
+) -> Dataset:
     """Level i has a background of its own; a bright column walks right, its height is the action.
 
     Actions come in turn, two of each, from a random place of the cycle on.
@@ -30,7 +32,7 @@ def write_dataset(path: Path, n_levels: int = 4, n_episodes: int = 16, seed: int
         name="corridor",
         obs_shape=OBS_SHAPE,
         n_actions=N_ACTIONS,
-        levels=list(range(100, 100 + n_levels)),
+        levels=list(range(first_level, first_level + n_levels)),
         region_frames=[LENGTH] * n_episodes,
     )
     with writer:
