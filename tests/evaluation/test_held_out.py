@@ -48,7 +48,7 @@ def test_every_quantity_has_rows_of_all_contexts_and_of_each(made, rows):
     assert set(rows["step"]) == {20, 40}
     last = rows[rows["step"] == 40]
     found = {(q, m) for q, m in zip(last["quantity"], last["mode"], strict=True)}
-    both = {(q, m) for q in ("agreement", "fqe") for m in ("greedy", "sampled")}
+    both = {(q, m) for q in ("agreement", "fqe") for m in ("greedy", "sampled-1")}
     one = {"nll", "temperature", "ece", "ece_played", "reliability", "logged_return"}
     assert found == both | {(q, "any") for q in one}  # nobody says mu: no WIS
     nll = last[last["quantity"] == "nll"]
@@ -142,8 +142,8 @@ def test_wis_of_the_policy_that_logged_is_the_logged_return(made):
         for a, b in zip(starts[whole], stops[whole], strict=True)
     ]
     assert found["logged_return", "any"] == pytest.approx(np.mean(by_hand))
-    assert found["wis", "sampled"] == pytest.approx(np.mean(by_hand))
-    assert found["effective", "sampled"] == pytest.approx(1)
+    assert found["wis", "sampled-1"] == pytest.approx(np.mean(by_hand))
+    assert found["effective", "sampled-1"] == pytest.approx(1)
     assert found["effective", "greedy"] == 0  # always action 0: nobody did that
     assert np.isnan(found["wis", "greedy"])
 

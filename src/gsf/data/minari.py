@@ -176,14 +176,13 @@ def _episodes(
             obs = episode["observations"] if key is None else episode["observations"][key]
             obs = obs[:, 0] if obs.ndim == 5 else obs
             obs = obs[: outline.n_frames]
+            where, n = outline.where, outline.n_steps
             yield Episode(
                 obs if obs.shape[1:] == obs_shape else to_hwc(obs),
                 episode["actions"] - data.action_space.start,
                 episode["rewards"],
-                *(
-                    end_flag(episode[f"{key}s"], outline.n_steps, outline.where, name)
-                    for key, name in (("termination", "terminated"), ("truncation", "truncated"))
-                ),
+                end_flag(episode["terminations"], n, where, "terminated"),
+                end_flag(episode["truncations"], n, where, "truncated"),
             )
 
 

@@ -11,9 +11,11 @@ import pandas as pd
 
 from gsf.core.errors import UserError
 from gsf.core.files import write_atomic
+from gsf.nets.acting import Mode
 
 OVERALL = ""  # the context of rows over all of them
 ANY = "any"  # the mode of what is the same however the agent acts
+JUDGED: tuple[Mode, ...] = ("greedy", "sampled-1")  # of all modes, those that are judged
 
 
 class Quantity(NamedTuple):
@@ -24,7 +26,7 @@ class Quantity(NamedTuple):
 
 QUANTITIES = {
     "agreement": Quantity(
-        "agreement", 1, "share of steps at which the agent does what was logged; sampled: expected"
+        "agreement", 1, "share of steps at which the agent does what was logged, or is expected to"
     ),
     "nll": Quantity(
         "NLL", -1, "-log of the logged action's probability, at a temperature fitted elsewhere"

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
 
 from gsf.core.logs import progress
 from gsf.data.dataset import Dataset
@@ -27,11 +26,11 @@ from gsf.equations import (
     tempered_nll,
     weighted_return,
 )
-from gsf.evaluation.held_out_rows import ANY, OVERALL
+from gsf.evaluation.held_out_rows import ANY, JUDGED, OVERALL
 from gsf.evaluation.intervals import of_sums, redraw_within
-from gsf.evaluation.rows import MODES
 from gsf.gvf.fqe import fitted_q
 from gsf.learn.agent import Agent
+from gsf.nets.acting import temperature_of, tempered
 
 Array = npt.NDArray[Any]
 FOLDS = 5
@@ -64,9 +63,9 @@ def judge(
     measures = [*imitation(scores[dataset.frame], pi[dataset.frame], dataset, starts)]
     from_start = np.asarray(dataset.t)[starts] == 0
     if fqe and from_start.any():
-        value = np.zeros((len(starts), len(MODES)))
+        value = np.zeros((len(starts), len(JUDGED)))
         value[from_start] = fitted_q(dataset, features, pi, gamma, starts[from_start])
-        measures += [_mean("fqe", mode, value[:, i], from_start) for i, mode in enumerate(MODES)]
+        measures += [_mean("fqe", mode, value[:, i], from_start) for i, mode in enumerate(JUDGED)]
     whole = from_start & np.asarray(dataset.terminated | dataset.truncated)[stops - 1]
     if whole.any():
         measures += logged(pi[dataset.frame], dataset, starts, stops, whole, gamma, mu)
@@ -86,10 +85,9 @@ def look(agent: Agent, dataset: Dataset) -> tuple[Array, Array]:
 
 
 def policies(scores: Array) -> Array:
-    """pi(a|o) as the agent plays, in the order of MODES.  [n,A] -> float32 [n,A,2]."""
-    greedy = np.eye(scores.shape[1], dtype=np.float32)[scores.argmax(1)]
-    sampled = torch.from_numpy(scores).double().softmax(1).float().numpy()
-    return np.stack([{"greedy": greedy, "sampled": sampled}[mode] for mode in MODES], 2)
+    """pi(a|o) as the agent plays, in the order of JUDGED.  [n,A] -> float32 [n,A,2]."""
+    shares = [tempered(scores, temperature_of(mode, 1.0)) for mode in JUDGED]
+    return np.stack(shares, 2).astype(np.float32)
 
 
 def folds(level: Array, starts: Array) -> Array:
@@ -121,16 +119,16 @@ def imitation(scores: Array, pi: Array, dataset: Dataset, starts: Array) -> Iter
     def per_episode(x: Array) -> Array:
         return np.add.reduceat(x.astype(np.float64), starts, axis=0)
 
-    for i, mode in enumerate(MODES):
+    for i, mode in enumerate(JUDGED):
         yield _mean("agreement", mode, per_episode(pi[steps, action, i]), n_steps)
     temperature = cross_fitted(scores, action, folds(np.asarray(dataset.level), starts))
-    tempered = scores.astype(np.float64) / temperature[:, None]
-    yield _mean("nll", ANY, per_episode(tempered_nll(tempered, action, 1.0)), n_steps)
+    divided = scores.astype(np.float64) / temperature[:, None]
+    yield _mean("nll", ANY, per_episode(tempered_nll(divided, action, 1.0)), n_steps)
     best = fit_temperature(scores, action)
     yield _fixed("temperature", ANY, best, len(starts))
     correct = scores.argmax(1) == action
-    for name, logits in (("ece", tempered), ("ece_played", scores.astype(np.float64))):
-        confidence = torch.from_numpy(logits).softmax(1).max(1).values.numpy()
+    for name, logits in (("ece", divided), ("ece_played", scores)):
+        confidence = tempered(logits, 1.0).max(1)
         bins = np.stack(
             [
                 calibration_bins(confidence[a:b], correct[a:b], N_BINS)
@@ -168,7 +166,7 @@ def logged(
     place = np.minimum(starts[:, None] + np.arange(longest), stops[:, None] - 1)  # [E,T]
     running = starts[:, None] + np.arange(longest) < stops[:, None]
     reward = np.where(running, np.asarray(dataset.reward, np.float64)[place], 0.0)
-    for i, mode in enumerate(MODES):
+    for i, mode in enumerate(JUDGED):
         ratio = pi[steps, dataset.action, i].astype(np.float64) / mu
         weight = np.zeros((len(starts), longest))
         weight[whole] = decision_weights(np.where(running, ratio[place], 1.0)[whole])
