@@ -19,7 +19,7 @@ lint: .venv/dev
 
 # The documentation, in build/site; a warning is an error.
 docs: .venv/docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # (--quiet would pass over warnings)
 
 # The report is tested in a real browser.
 browser:
