@@ -5,7 +5,7 @@ import torch
 
 from gsf.core.errors import UserError
 from gsf.suites.procgen import GAMES
-from gsf.sweep import plan
+from gsf.sweep import sources
 from gsf.sweep.plan import resolve
 from gsf.sweep.run import RunConfig, run
 
@@ -15,7 +15,10 @@ def test_jobs_are_games_by_methods_by_seeds(tmp_path):
         tmp_path, "smoke", ("coinrun", "jumper"), ("bc", "gsf-reward"), seeds=2, set=("train.lr=1",)
     )
     found = resolve(config)
-    assert found.recordings == {"coinrun": "coinrun", "jumper": "jumper"}
+    assert {name: x.recording for name, x in found.sources.items()} == {
+        "coinrun": "coinrun",
+        "jumper": "jumper",
+    }
     jobs = found.jobs({("jumper", "bc"): ("train.lr=2", "train.batch=3")})
     assert [str(job) for job in jobs] == [
         f"{game} {method} seed{seed}"
@@ -34,7 +37,7 @@ def test_jobs_are_games_by_methods_by_seeds(tmp_path):
 
 
 def test_all_games_are_those_that_can_be_recorded(monkeypatch):
-    assert plan._all_games() == tuple(GAMES)
+    assert sources._all_games() == tuple(GAMES)
     with pytest.raises(UserError, match="no recording of bigfish is shipped"):
         resolve(RunConfig(games=("all",)))
 

@@ -159,10 +159,10 @@ def _reference(
     levels, difficulty = _facts_of_levels(suite, played, found or _levels_of_policy(facts))
     n_actions = len(suite.games[played].actions)
     if place and found:
-        _check_fits(str(dataset), found, place.env, played)
+        check_fits(str(dataset), found, place.env, played)
     if place and policy is not None:
         own = {"obs_shape": policy.facts.obs_shape, "n_actions": len(policy.facts.actions)}
-        _check_fits(name, own, place.env, played)
+        check_fits(name, own, place.env, played)
     return Player(
         RandomActor(n_actions) if policy is None else BehaviourActor(policy),
         played,
@@ -198,7 +198,7 @@ def _run_players(
     if game not in (None, trained_on):
         raise UserError(f"{run} was trained on {trained_on}; it cannot play {game}.")
     if place:
-        _check_fits(str(run), manifest, place.env, place.take(trained_on))
+        check_fits(str(run), manifest, place.env, place.take(trained_on))
     elif not can_play(manifest):
         raise UserError(
             f"{run} was trained on {trained_on}, which no suite has with such images and actions; "
@@ -234,7 +234,7 @@ def can_play(manifest: Mapping[str, Any]) -> bool:
     return facts is not None and _difference(manifest, facts) is None
 
 
-def _check_fits(who: str, manifest: Mapping[str, Any], env: str, game: str) -> None:
+def check_fits(who: str, manifest: Mapping[str, Any], env: str, game: str) -> None:
     if difference := _difference(manifest, facts_of(game)):
         raise UserError(f"{env} cannot be played by {who}: {difference}.")
 

@@ -1,4 +1,4 @@
-"""One method and seed on one game's dataset, from labels to returns; and many of them at once."""
+"""One method and seed on one source, from labels to returns; and many of them at once."""
 
 import contextlib
 from collections import Counter
@@ -16,22 +16,28 @@ from gsf.learn.methods import Method
 from gsf.learn.train import train
 from gsf.nets.runtime import pick_device
 from gsf.sweep.options import RunConfig
+from gsf.sweep.sources import Source
 from gsf.sweep.workers import run_all
 
 
 @dataclass(frozen=True)
 class Job:
-    """One method and seed on one game's dataset."""
+    """One method and seed on one source."""
 
-    game: str
+    source: Source
     method: str  # as the user wrote it
     seed: int
-    home: Path  # directory of the game
+    home: Path  # directory of the source
     out: Path  # directory of the run
     config: RunConfig
 
     def __str__(self) -> str:
-        return f"{self.game} {self.out.parent.name} {self.out.name}"
+        return f"{self.source.name} {self.out.parent.name} {self.out.name}"
+
+    @property
+    def data(self) -> Path:
+        """The dataset to learn from."""
+        return self.source.dataset or self.home / "dataset"
 
     def _find(self) -> Method:
         return next(x for x in self.config.find_methods() if x.spec == self.method)
@@ -40,13 +46,10 @@ class Job:
         """Trains and evaluates; returns what went wrong, if it is the run's own fault."""
         try:
             labels = self.labels()
-            data = self.home / "dataset"
-            run = train(
-                self.config.stage(
-                    "train", self._find(), dataset=data, out=self.out, labels=labels, seed=self.seed
-                )
-            )
-            evaluate(self.config.stage("evaluate", agent=str(run)))
+            given = {"dataset": self.data, "out": self.out, "labels": labels, "seed": self.seed}
+            run = train(self.config.stage("train", self._find(), **given))
+            if self.source.played:
+                evaluate(self.config.stage("evaluate", agent=str(run), env=self.source.env))
         except UserError as error:
             return str(error)
         return None
@@ -57,7 +60,7 @@ class Job:
         method = self._find()
         if method.cumulant is None:
             return None
-        fitted: FitConfig = self.config.stage("fit", dataset=self.home / "dataset", out=Path())
+        fitted: FitConfig = self.config.stage("fit", dataset=self.data, out=Path())
         by_chance = fitted.estimator == "td" or cumulants.find(method.cumulant).value.random
         seed, ending = (self.seed, f"-seed{self.seed}") if by_chance else (0, "")
         name = f"gvf-{method.labels_of}-{fitted.estimator}{ending}"

@@ -32,7 +32,7 @@ GIVEN = {
     "fit": ("dataset", "out", "cumulant", "seed"),
     "label": ("gvf", "out", "dataset"),
     "train": ("dataset", "out", "labels", "method", "seed", "base", "loss"),
-    "evaluate": ("agent", "out", "game", "dataset"),
+    "evaluate": ("agent", "out", "game", "dataset", "env"),
 }
 
 
@@ -52,6 +52,12 @@ class RunConfig(Options):
     """Seeds 0..seeds-1 of every method."""
     recordings: tuple[str, ...] = ()
     """Recording files, or names of shipped ones (coinrun-early); each says its game itself."""
+    datasets: tuple[Path, ...] = ()
+    """Datasets (of `gsf data import`, materialise or collect) to sweep instead of recordings, or
+    beside those that --recordings names."""
+    env: str | None = None
+    """A Gymnasium environment of yours, as file.py:make, in which agents of data that no suite can
+    play are evaluated; make(level) gives that of a level. The file is run."""
     set: tuple[str, ...] = ()
     """Any option of a stage, a base or a loss: train.grad_steps=1000 cql.alpha=4 gsf.tau=0.1 ..."""
     tune: Count | None = None

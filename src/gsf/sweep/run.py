@@ -1,12 +1,13 @@
-"""Stage: everything, for games x methods x seeds, here or on a Ray cluster.
+"""Stage: everything, for sources x methods x seeds, here or on a Ray cluster.
 
-Out: <game>/dataset, gvf-*, labels-*, <method>/seed<k> (runs with their returns.csv), report/; with
+Out: <source>/dataset, gvf-*, labels-*, <method>/seed<k> (runs with their rows), report/; with
 --tune also tuning/. Every stage is skipped where its output is complete and resumed where it was
 killed, so that the same command goes on. A run that fails is named in the table; the others go on.
 """
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from gsf.behaviour.policy import load_policy
 from gsf.core.errors import UserError
@@ -17,20 +18,24 @@ from gsf.evaluation.evaluate import evaluate
 from gsf.sweep.jobs import run_jobs
 from gsf.sweep.options import RunConfig
 from gsf.sweep.plan import Plan, resolve
+from gsf.sweep.sources import Source
 from gsf.sweep.summary import print_summary
 from gsf.sweep.tune import tune
 
 
 def run(config: RunConfig) -> Path:
-    """Everything from recordings to the report, for games x methods x seeds; returns `out`.
+    """Everything from recordings or datasets to the report, for methods x seeds; returns `out`.
 
     run(RunConfig(out=Path("results"), games=("coinrun",), methods=("cql", "gsf-reward"), seeds=3))
     """
     plan = resolve(config)
-    for game, recording in plan.recordings.items():
-        data = plan.home(game) / "dataset"
-        materialise(config.stage("materialise", recording=recording, out=data))
-        _reference_rows(config, game, recording)
+    for source in plan.sources.values():
+        home = plan.home(source)
+        data = source.dataset or home / "dataset"
+        if source.recording:
+            materialise(config.stage("materialise", recording=source.recording, out=data))
+        if source.played:
+            _reference_rows(config, source, data, home)
     chosen = tune(plan) if config.tune else {}
     jobs = plan.jobs(chosen)
     failures = run_jobs(jobs, config)
@@ -44,18 +49,20 @@ def run(config: RunConfig) -> Path:
     return config.out
 
 
-def _reference_rows(config: RunConfig, game: str, recording: str) -> None:
+def _reference_rows(config: RunConfig, source: Source, data: Path, home: Path) -> None:
     """Random play and, where its weights are at hand, the policy that was recorded."""
-    data = config.out / game / "dataset"
-    out = config.out / game / "random" / "returns.csv"
     config = replace(config, set=(*config.set, "evaluate.all=false"))  # they have one network
-    evaluate(config.stage("evaluate", agent="random", game=game, dataset=data, out=out))
-    policy = _policy_of(recording)
-    if policy is None:
-        console.print(f"the policy that played {recording} is not at hand: no behaviour row.")
+    given: dict[str, Any] = {"dataset": data, "env": source.env}
+    out = home / "random" / "returns.csv"
+    evaluate(config.stage("evaluate", agent="random", game=source.name, out=out, **given))
+    if source.recording is None:
         return
-    out = config.out / game / "behaviour" / "returns.csv"
-    evaluate(config.stage("evaluate", agent=str(policy), dataset=data, out=out))
+    policy = _policy_of(source.recording)
+    if policy is None:
+        console.print(f"the policy that played {source} is not at hand: no behaviour row.")
+        return
+    out = home / "behaviour" / "returns.csv"
+    evaluate(config.stage("evaluate", agent=str(policy), out=out, **given))
 
 
 def _policy_of(recording: str) -> Path | None:
@@ -76,7 +83,7 @@ def _report(plan: Plan) -> Path:
         ReportConfig(
             runs=(plan.config.out,),
             out=plan.config.out / "report",
-            games=tuple(plan.recordings),
+            games=tuple(plan.sources),
             methods=tuple(method.name for method in plan.methods),
             seeds=plan.config.seeds,
         )

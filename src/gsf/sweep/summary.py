@@ -1,5 +1,7 @@
-"""What `gsf run` prints at its end: mean returns of every method, with intervals."""
+"""What `gsf run` prints at its end: mean returns of every method, or whatever there is instead."""
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -7,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gsf.core.logs import console
+from gsf.core.results import Results, Stage
+from gsf.evaluation.players import can_play
 from gsf.reporting import stats
 from gsf.reporting.gather import gather
 from gsf.reporting.scores import scores
@@ -30,8 +34,38 @@ def print_summary(out: Path) -> None:
             for cells in _summary_cells(rows, mode, list(splits)):
                 table.add_row(*cells)
             Console().print(table)
+    unplayed = [run for run in Results([out]).of("run") if _is_unplayed(run)]
+    if unplayed:
+        _print_training(unplayed)
     for problem in problems:
-        console.print(f"[yellow]{problem}[/]", soft_wrap=True, highlight=False)
+        if not any(problem.startswith(f"{run.path} has not been evaluated") for run in unplayed):
+            console.print(f"[yellow]{problem}[/]", soft_wrap=True, highlight=False)
+
+
+def _is_unplayed(run: Stage) -> bool:
+    """Whether a run has no rows and no suite to play it: where there is one, that is a problem."""
+    known = "game" in run.manifest and (run.path / "metrics.jsonl").is_file()
+    return known and not ((run.path / "returns.csv").is_file() or can_play(run.manifest))
+
+
+def _print_training(runs: Sequence[Stage]) -> None:
+    """The last metrics of runs that nothing here can judge, and what could."""
+    table = Table(title="training metrics at the end: they say nothing about new contexts")
+    for heading in ("data", "method", "seed", "step", "metrics"):
+        table.add_column(heading)
+    for run in runs:
+        lines = (run.path / "metrics.jsonl").read_text().splitlines()
+        last = json.loads(lines[-1]) if lines else {"step": 0}
+        shown = [f"{k} {x:.3g}" for k, x in last.items() if k.endswith(("/loss", "/accuracy"))]
+        who = (str(run.manifest[name]) for name in ("game", "method", "seed"))
+        table.add_row(*who, f"{last['step']:,}", ", ".join(shown))
+    Console().print(table)
+    names = ", ".join(sorted({run.manifest["game"] for run in runs}))
+    console.print(
+        f"no suite can play {names}: to see how good these agents are, name an environment "
+        "(--env file.py:make) or data of contexts they were not trained on (--held-out DATASET).",
+        soft_wrap=True,
+    )
 
 
 def _summary_cells(rows: pd.DataFrame, mode: str, splits: list[str]) -> list[list[str]]:

@@ -19,6 +19,7 @@ from gsf.learn.methods import Method
 from gsf.sweep.jobs import run_jobs
 from gsf.sweep.options import RunConfig
 from gsf.sweep.plan import Chosen, Plan
+from gsf.sweep.sources import Source
 
 SEED = 1_000
 
@@ -33,15 +34,16 @@ def tune(plan: Plan) -> Chosen:
         f"train.grad_steps={config.tune}",
         "train.keep=1",
         "evaluate.all=false",
+        "evaluate.levels=[]",
         'evaluate.splits=["validation"]',
         'evaluate.modes=["greedy", "sampled"]',
     )
     jobs = {
-        plan.job(game, method, SEED, out / game / method.name / f"trial{number}", trial, fixed): (
+        plan.job(source, method, SEED, _home(out, source, method, number), trial, fixed): (
             number,
             trial,
         )
-        for game, method in itertools.product(plan.recordings, plan.methods)
+        for source, method in itertools.product(plan.sources.values(), plan.methods)
         for number, trial in enumerate(_undecided_trials(config, method))
     }
     failures = run_jobs(list(jobs), config)
@@ -60,6 +62,10 @@ def tune(plan: Plan) -> Chosen:
     for game, method, setting in best:
         console.print(f"tuned {game} {method}: {setting}", highlight=False)
     return {(game, method): tuple(setting.split()) for game, method, setting in best}
+
+
+def _home(out: Path, source: Source, method: Method, number: int) -> Path:
+    return out / source.folder / method.name / f"trial{number}"
 
 
 def _undecided_trials(config: RunConfig, method: Method) -> list[tuple[str, ...]]:

@@ -1,0 +1,91 @@
+"""What runs learn from: recordings, whose datasets are made here, and datasets as they are.
+
+Names are resolved, and environments looked at, before anything is computed.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gsf.core.errors import UserError
+from gsf.data.format import read_facts
+from gsf.data.recording import Recording, list_shipped
+from gsf.evaluation.players import Place, can_play, check_fits
+from gsf.suites import all_suites, known_facts, name_game
+from gsf.sweep.options import RunConfig
+
+
+@dataclass(frozen=True)
+class Source:
+    """One of the two; a recording's dataset is made in the source's directory."""
+
+    name: str  # the recording's game, or the dataset's own name
+    recording: str | None = None
+    dataset: Path | None = None
+    env: str | None = None  # the user's environment to play in, if no suite has the game
+    played: bool = True  # whether agents can be played at all
+
+    @property
+    def folder(self) -> str:
+        """Of its results in --out; a name comes from data and may be anything."""
+        return re.sub(r"[^\w.-]+", "-", self.name).strip("-.") or "data"
+
+    def __str__(self) -> str:
+        return self.recording or str(self.dataset)
+
+
+def find_sources(config: RunConfig) -> dict[str, Source]:
+    """By name, in the order given; one sentence if one is wrong."""
+    sources = [*_recordings(config), *(_dataset(path, config.env) for path in config.datasets)]
+    found: dict[str, Source] = {}
+    folders: dict[str, Source] = {}
+    for source in sources:
+        if other := folders.get(source.folder):
+            both = other.recording and source.recording
+            advice = "`gsf data join` makes them one" if both else "sweep them one by one"
+            raise UserError(f"{other} and {source} are both of {source.name}; {advice}.")
+        found[source.name] = folders[source.folder] = source
+    return found
+
+
+def _dataset(path: Path, env: str | None) -> Source:
+    facts = read_facts(path)
+    if can_play(facts) or env is None:
+        return Source(facts["name"], dataset=path, played=can_play(facts))
+    check_fits(str(path), facts, env, Place(env, 0).take(facts["name"]))
+    return Source(facts["name"], dataset=path, env=env)
+
+
+def _recordings(config: RunConfig) -> Iterable[Source]:
+    """Those that are named, else, without datasets, those that are shipped, of the games asked."""
+    if config.datasets and not config.recordings:
+        return ()
+    given = config.recordings or tuple(p.stem for p in list_shipped() if known_facts(p.stem))
+    found = [_recording(name) for name in given]
+    if config.datasets:
+        return found
+    games = tuple(source.name for source in found)
+    if config.games == ("all",):
+        games = _all_games()
+    elif config.games:
+        games = tuple(name_game(game)[1] for game in config.games)
+    if not games:
+        raise UserError("no recordings are shipped with this build; name some with --recordings.")
+    for game in games:
+        if game not in {source.name for source in found}:
+            raise UserError(
+                f"no recording of {game} is shipped; make one with `gsf collect --game {game}` "
+                "and name it with --recordings."
+            )
+    return [source for game in games for source in found if source.name == game]
+
+
+def _recording(name: str) -> Source:
+    return Source(Recording.load(name).game, recording=name)
+
+
+def _all_games() -> tuple[str, ...]:
+    """Those that can be recorded, of all suites that are installed."""
+    suites = [suite for suite in all_suites() if suite.replays_with and not suite.named]
+    return tuple(game for suite in suites for game in suite.games)
