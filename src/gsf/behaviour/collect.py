@@ -1,21 +1,17 @@
 """Stage: train PPO on a game, then record its play (the paper's appendix on data collection).
 
-Out: OUT/policy.pt and OUT/manifest.json (kind "policy"), OUT/<game>.gsfrec, metrics, DONE. Killed
-at any moment, the same command goes on to the same weights and the same recording, bit for bit
-(on a CPU with the same number of torch threads; some CUDA kernels are not deterministic).
+Out: OUT/policy.pt and OUT/manifest.json (kind "policy"), OUT/<game>.gsfrec, metrics, DONE; of an
+environment that does not repeat itself OUT/dataset instead of a recording. Killed at any moment,
+the same command goes on to the same weights and the same recording, bit for bit (on a CPU with
+the same number of torch threads; some CUDA kernels are not deterministic).
 """
 
 import contextlib
-import json
-import math
+import shutil
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from gsf.behaviour.options import CollectConfig as CollectConfig
 from gsf.behaviour.policy import (
@@ -24,23 +20,29 @@ from gsf.behaviour.policy import (
     load_policy,
     save_policy,
 )
-from gsf.behaviour.ppo import PPO, sample
+from gsf.behaviour.ppo import PPO
+from gsf.behaviour.record import (
+    DATASET,
+    RECORDING_STATE,
+    TRAINING,
+    env_facts,
+    from_tensors,
+    record,
+    record_plain,
+    to_tensors,
+)
 from gsf.core.errors import UserError
 from gsf.core.files import load_checkpoint, locked, save_checkpoint
 from gsf.core.interrupts import stoppable
 from gsf.core.logs import Metrics, console, progress
 from gsf.core.stage import Identity
 from gsf.core.version import __version__
-from gsf.data.recording import Recording
-from gsf.data.replay import Recorder, play_blocks
-from gsf.equations import epsilon_schedule
 from gsf.nets import encoders
 from gsf.nets.runtime import keep_freed_memory
+from gsf.suites import facts_of
+from gsf.suites.gymnasium import code_of, departure
 
-TRAINING_STATE, RECORDING_STATE = "checkpoint.pt", "recording.pt"
-
-
-TRAINING, RECORDING = 0, 1  # streams of randomness under one seed
+TRAINING_STATE = "checkpoint.pt"
 
 
 def collect(config: CollectConfig) -> Path:
@@ -48,27 +50,40 @@ def collect(config: CollectConfig) -> Path:
 
     collect(CollectConfig(game="coinrun", frames=2_000_000, transitions=500_000))
     """
-    out = config.directory
-    path = out / f"{config.game}.gsfrec"
+    out, game = config.directory, config.played
+    path = out / f"{game}.gsfrec"
     given = _given_policy(config)
     identity = _identity(config, given)
     if identity.is_done(out):
+        path = path if path.is_file() else out / DATASET
         console.print(f"{path} is there already.", soft_wrap=True)
         return path
     with locked(out):
-        identity.begin(out, game=config.game)
+        identity.begin(out, game=game)
+        difference = None if config.plain or config.env is None else departure(game, config.levels)
+        if difference:
+            console.print(
+                f"{config.env} does not repeat itself ({difference}), so there can be no recording "
+                "of it: its play goes into a dataset.",
+                soft_wrap=True,
+            )
         policy = given if given or config.random else _train(config, identity, out)
-        recording = _record(config, out, policy)
-        recording.save(path)
-        returns = recording.takes[0].returns
-        facts = {"game": config.game, "transitions": len(recording), **returns}
-        identity.write(out, recording.digest, in_place=True, **facts)
-        identity.finish(out, recording=recording.digest)
+        if config.plain or difference:
+            path = out / DATASET
+            content, returns = record_plain(config, path, policy)
+        else:
+            recording = record(config, out, policy)
+            recording.save(path)
+            content, returns = recording.digest, recording.takes[0].returns
+        facts = {"game": game, "transitions": config.n_transitions, **returns}
+        identity.write(out, content, in_place=True, **facts)
+        identity.finish(out, content=content)
         (out / RECORDING_STATE).unlink(missing_ok=True)
     mean = returns["mean_return"]
     shown = "" if mean is None else f", mean return {mean:.2f}"
     console.print(
-        f"{len(recording):,} transitions in {path}: {returns['episodes']} whole episodes{shown}.",
+        f"{config.n_transitions:,} transitions in {path}: {returns['episodes']} whole "
+        f"episodes{shown}.",
         soft_wrap=True,
     )
     return path
@@ -76,12 +91,13 @@ def collect(config: CollectConfig) -> Path:
 
 def _identity(config: CollectConfig, policy: BehaviourPolicy | None) -> Identity:
     """Of the directory: a policy that is trained here, or a recording of another's play."""
+    env = {} if config.env is None else {"env": code_of(config.played) or ""}
+    resolved = {"plain": True} if config.plain else {}
     if policy is None and not config.random:
-        return Identity.of(
-            "policy", config, encoders.find(config.schedule.encoder).identity("encoder")
-        )
+        encoder = encoders.find(config.schedule.encoder).identity("encoder")
+        return Identity.of("policy", config, encoder | env, **resolved)
     inputs = {} if policy is None else {"policy": policy.provenance["digest"]}
-    return Identity.of("recording", config, inputs)
+    return Identity.of("recording", config, inputs | env, **resolved)
 
 
 def _given_policy(config: CollectConfig) -> BehaviourPolicy | None:
@@ -93,6 +109,12 @@ def _given_policy(config: CollectConfig) -> BehaviourPolicy | None:
         raise UserError(
             f"{config.policy} was trained on {trained[0]} ({trained[1]}), "
             f"not on {config.game} ({config.difficulty})."
+        )
+    wanted, own = facts_of(config.played), policy.facts
+    if (own.obs_shape, len(own.actions)) != (wanted.obs_shape, len(wanted.actions)):
+        raise UserError(
+            f"{config.policy} was trained on images {list(own.obs_shape)} and {len(own.actions)} "
+            f"actions; {config.env} has {list(wanted.obs_shape)} and {len(wanted.actions)}."
         )
     return policy
 
@@ -108,10 +130,10 @@ def _train(config: CollectConfig, identity: Identity, out: Path) -> BehaviourPol
             return trained
     keep_freed_memory()
     rng = np.random.default_rng([config.seed, TRAINING])
-    ppo = PPO(config, config.env(rng), rng, config.action_ids)
+    ppo = PPO(config, config.make_env(rng), rng, config.action_ids)
     seconds, saved = 0.0, time.monotonic()
     if (out / TRAINING_STATE).is_file():
-        state = _from_tensors(load_checkpoint(out / TRAINING_STATE))
+        state = from_tensors(load_checkpoint(out / TRAINING_STATE))
         if state["frames"] >= config.frames + config.frames_per_update:
             raise UserError(
                 f"{out} has trained for {state['frames']:,} frames already; ask for at least as "
@@ -138,12 +160,13 @@ def _train(config: CollectConfig, identity: Identity, out: Path) -> BehaviourPol
             due = time.monotonic() - saved >= config.checkpoint_seconds
             if due or stopping or ppo.frames >= config.frames:
                 state = ppo.state_dict() | {"seconds": seconds}
-                save_checkpoint(out / TRAINING_STATE, _to_tensors(state))
+                save_checkpoint(out / TRAINING_STATE, to_tensors(state))
                 saved = time.monotonic()
                 stop.kept = f"frame {ppo.frames:,} of {config.frames:,} is saved in {out}"
             if stopping:
                 break
     (out / RECORDING_STATE).unlink(missing_ok=True)  # of a policy that has now learnt more
+    shutil.rmtree(out / DATASET, ignore_errors=True)
     facts = {
         "algorithm": "ppo",
         "game": config.game,
@@ -156,75 +179,6 @@ def _train(config: CollectConfig, identity: Identity, out: Path) -> BehaviourPol
         "gsf": __version__,
         "config": identity.options,
         **encoders.find(config.schedule.encoder).identity("encoder_code"),
+        **(env_facts(config.played) if config.env else {}),
     }
     return save_policy(out / POLICY, ppo.net, facts)
-
-
-def _record(config: CollectConfig, out: Path, policy: BehaviourPolicy | None) -> Recording:
-    rng = np.random.default_rng([config.seed, RECORDING])
-    env = config.env(rng)
-    recorder = Recorder(config.n_envs)
-    n_steps = math.ceil(config.transitions / config.n_envs)
-    n_total = n_steps * config.n_envs
-    source = {"algorithm": "random", "gsf": __version__} if policy is None else policy.provenance
-    if (out / RECORDING_STATE).is_file():
-        state = _from_tensors(load_checkpoint(out / RECORDING_STATE))
-        if json.loads(state["source"]) != source:
-            raise UserError(f"the policy is not the one {out} was begun with; use another --out.")
-        recorder.load_state_dict(state["recorder"])
-        env.load_state_dict(state["env"])
-        rng.bit_generator.state = json.loads(state["rng"])
-
-    ids = config.action_ids
-
-    def epsilon(t: int) -> float:
-        literal = config.epsilon == "literal"
-        return float(epsilon_schedule(t * config.n_envs, n_total, literal)) if policy else 1.0
-
-    def act(t: int, obs: NDArray[np.uint8]) -> NDArray[Any]:
-        uniform: NDArray[np.int64] = ids[rng.integers(len(ids), size=config.n_envs)]
-        if policy is None:
-            return uniform
-        explores = rng.random(config.n_envs) < epsilon(t)
-        return np.where(explores, uniform, policy.action_ids[sample(policy.logits(obs), rng)])
-
-    with stoppable() as stop, progress(f"record {config.game}", n_total, "frames") as advance:
-        advance(recorder.n_steps * config.n_envs)
-        for block in play_blocks(env, act, n_steps, recorder.n_steps):
-            if recorder.add(block):
-                state = {"recorder": recorder.state_dict(), "env": env.state_dict()}
-                state |= {"rng": json.dumps(rng.bit_generator.state), "source": json.dumps(source)}
-                save_checkpoint(out / RECORDING_STATE, _to_tensors(state))
-                n_saved = recorder.n_steps * config.n_envs
-                stop.kept = f"{n_saved:,} of {n_total:,} recorded frames are saved in {out}"
-                if stop.asked:
-                    break
-            mean = recorder.returns()["mean_return"]
-            advance(recorder.n_steps * config.n_envs, **({} if mean is None else {"return": mean}))
-    schedule: dict[str, Any] = {"schedule": config.epsilon if policy else "constant"}
-    schedule |= {"first": epsilon(0), "last": epsilon(n_steps - 1)}
-    take = recorder.finish(env, epsilon=schedule, policy=source)
-    env.close()
-    assert config.difficulty is not None
-    return Recording(config.game, config.difficulty, (take,))
-
-
-def _to_tensors(value: Any) -> Any:
-    """bytes become uint8 tensors, of which a checkpoint holds no others."""
-    if isinstance(value, bytes):
-        return torch.frombuffer(bytearray(value), dtype=torch.uint8)
-    if isinstance(value, dict):
-        return {key: _to_tensors(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_to_tensors(item) for item in value)
-    return value
-
-
-def _from_tensors(value: Any) -> Any:
-    if isinstance(value, Tensor) and value.dtype == torch.uint8:
-        return value.numpy().tobytes()
-    if isinstance(value, dict):
-        return {key: _from_tensors(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_from_tensors(item) for item in value)
-    return value

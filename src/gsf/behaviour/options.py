@@ -1,5 +1,6 @@
 """What `gsf collect` may be told; read without torch, so that help is fast."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -22,7 +23,7 @@ from gsf.core.options import (
     above,
     between,
 )
-from gsf.suites import ReplayableEnv, facts_of, make_env, name_game
+from gsf.suites import ReplayableEnv, facts_of, find_game, make_env, name_game
 
 PUBLISHED: dict[str, Any] = {"encoder": "impala", "n_steps": 256, "minibatches": 8, "epochs": 3}
 # Deviation: of what was tried on one core (docs/results.md) this led after minutes in most games.
@@ -108,8 +109,15 @@ class PPOConfig(Options):
 class CollectConfig(PPOConfig):
     """Train PPO on a game and record its play."""
 
-    game: str
-    """A game of an installed suite, such as Procgen's 16."""
+    game: str | None = None
+    """A game of an installed suite, such as Procgen's 16; with --env what to call yours (default:
+    its file's name)."""
+    env: Input[str | None] = None
+    """A Gymnasium environment of yours instead, as file.py:make: make(level) gives that of a level,
+    which is reset with seed=level. The file is run."""
+    plain: Incidental[bool] = False
+    """With --env: record a dataset of pixels, OUT/dataset, as is done anyway of an environment that
+    does not repeat itself. A recording is much smaller and can be replayed."""
     out: Incidental[Path | None] = None
     """Directory of policy and recording. Default: runs/collect-<game>."""
     frames: Extendable[Count] = 25_000_000
@@ -142,11 +150,21 @@ class CollectConfig(PPOConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        suite, game = name_game(self.game)
+        if self.env is not None:
+            from gsf.suites.gymnasium import name_env
+
+            game = name_env(self.env, self.game, self.start_level)
+            suite = find_game(game)[0]
+        elif self.game is None:
+            raise UserError("which game? Give --game, or your own as --env file.py:make.")
+        elif self.plain:
+            raise UserError("--plain is for --env; `gsf materialise` makes pixels of a recording.")
+        else:
+            suite, game = name_game(self.game)
         if suite.replays_with is None:
             raise UserError(
                 f"{game} cannot be recorded: {suite.name} does not repeat itself exactly; import "
-                "its data with `gsf data import`."
+                "its data with `gsf data import`, or name an environment with --env."
             )
         object.__setattr__(self, "game", game)
         object.__setattr__(self, "difficulty", self.difficulty or suite.difficulties[0])
@@ -155,17 +173,31 @@ class CollectConfig(PPOConfig):
 
     @property
     def directory(self) -> Path:
-        return self.out or Path("runs") / f"collect-{self.game}"
+        return self.out or Path("runs") / f"collect-{self.played}"
+
+    @property
+    def played(self) -> str:
+        """The game, as its suite calls it."""
+        assert self.game is not None
+        return self.game
 
     @property
     def action_ids(self) -> NDArray[np.int64]:
         """The suite's ids of what the policy chooses among."""
-        return facts_of(self.game).action_ids(self.actions)
+        return facts_of(self.played).action_ids(self.actions)
 
-    def env(self, rng: np.random.Generator) -> ReplayableEnv:
-        levels = range(self.start_level, self.start_level + self.n_levels)
+    @property
+    def n_transitions(self) -> int:
+        """Of all envs, each with as many."""
+        return math.ceil(self.transitions / self.n_envs) * self.n_envs
+
+    @property
+    def levels(self) -> range:
+        return range(self.start_level, self.start_level + self.n_levels)
+
+    def make_env(self, rng: np.random.Generator) -> ReplayableEnv:
         seed = int(rng.integers(2**31 - 1))
         env: ReplayableEnv = make_env(
-            self.game, levels, self.n_envs, seed, difficulty=self.difficulty, copy=False
+            self.played, self.levels, self.n_envs, seed, difficulty=self.difficulty, copy=False
         )
         return env

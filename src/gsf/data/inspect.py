@@ -112,16 +112,10 @@ def summary(recording: Recording) -> dict[str, Any]:
     returns = [take.returns for take in takes if take.returns]
     episodes = int(sum(r["episodes"] or 0 for r in returns))
     mean = sum((r["mean_return"] or 0) * (r["episodes"] or 0) for r in returns) / max(episodes, 1)
-    suite, game = find_game(recording.game)
-    facts = suite.games[game]
-    known = f"{len(facts.actions)} actions, {len(facts.distinct_actions)} of them distinct"
-    if facts.published is not None:
-        seen, unseen = facts.published
-        known += f"; published {suite.published_by}: {seen} seen, {unseen} unseen"
     covered = max((int(r["levels_covered"] or 0) for r in returns), default=0)
     levels = recording.levels
     return {
-        "game": f"{recording.game} ({recording.difficulty}); {known}",
+        "game": f"{recording.game} ({recording.difficulty}); {_known(recording)}",
         "transitions": f"{len(recording):,} = "
         + " + ".join(f"{take.n_steps:,} steps x {take.n_envs} envs" for take in takes),
         "levels": f"{covered or '?'} of {len(levels)} ({levels[0]}..{levels[-1]})",
@@ -159,6 +153,21 @@ def _describe_dataset(path: Path) -> dict[str, Any]:
             "digest": manifest["digest"],
         }
     )
+
+
+def _known(recording: Recording) -> str:
+    """What is known of its game without playing it."""
+    if env := recording.env:
+        return (
+            f"{env['n_actions']} actions; play in {env['spec']} (digest {env['code']})"
+        )
+    suite, game = find_game(recording.game)
+    facts = suite.games[game]
+    known = f"{len(facts.actions)} actions, {len(facts.distinct_actions)} of them distinct"
+    if facts.published is not None:
+        seen, unseen = facts.published
+        known += f"; published {suite.published_by}: {seen} seen, {unseen} unseen"
+    return known
 
 
 def _actions(manifest: dict[str, Any]) -> str:

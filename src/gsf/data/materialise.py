@@ -21,7 +21,7 @@ from gsf.core.stage import Identity
 from gsf.data.played import PlayWriter
 from gsf.data.recording import Recording
 from gsf.data.replay import Replay
-from gsf.suites import facts_of
+from gsf.suites import find_game
 
 Mask = NDArray[np.bool_]
 
@@ -57,8 +57,8 @@ def materialise(config: MaterialiseConfig) -> Path:
         console.print(f"{config.out} is there already.", soft_wrap=True)
         return config.out
     levels = _first_levels(recording, config.levels)
+    facts = recording.find_suite().games[find_game(recording.game)[1]]
     recording, kept = _choose(recording, levels, config)
-    facts = facts_of(recording.game)
     actions = facts.action_ids(config.actions)
     position = facts.action_classes if config.actions == "distinct" else actions
     n_kept = [int(n) for mask in kept for n in mask.sum(1)]

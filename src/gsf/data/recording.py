@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gsf.core.errors import UserError
 from gsf.core.files import digest, write_atomic
-from gsf.suites import facts_of
+from gsf.suites import Suite, facts_of, find_game
 
 FORMAT = 1
 MAGIC = b"gsf-recording\n"
@@ -65,6 +65,9 @@ class Recording:
     game: str
     difficulty: str
     takes: tuple[Take, ...]
+    # Of play in a user's own environment: its `spec` (file.py:make), the file's digest `code`, and
+    # `obs_shape` and `n_actions`.
+    env: dict[str, Any] | None = None
 
     def __len__(self) -> int:
         return sum(take.actions.size for take in self.takes)
@@ -121,10 +124,12 @@ class Recording:
             packed = [zlib.compress(np.ascontiguousarray(row).tobytes(), 9) for row in rows]
             packed += [take.logic.astype("<u8").tobytes(), take.pixels.astype("<u8").tobytes()]
             blocks += packed
-            facts = {f.name: getattr(take, f.name) for f in fields(take) if f.name not in _ARRAYS}
+            said = {f.name: getattr(take, f.name) for f in fields(take) if f.name not in _ARRAYS}
             shape = {"n_steps": take.n_steps, "n_envs": take.n_envs}
-            takes.append({**facts, **shape, "blocks": [[len(b), zlib.crc32(b)] for b in packed]})
-        header = json.dumps({"game": self.game, "mode": self.difficulty, "takes": takes}).encode()
+            takes.append({**said, **shape, "blocks": [[len(b), zlib.crc32(b)] for b in packed]})
+        facts: dict[str, Any] = {"game": self.game, "mode": self.difficulty, "takes": takes}
+        facts |= {} if self.env is None else {"env": self.env}
+        header = json.dumps(facts).encode()
         prefix = _PREFIX.pack(FORMAT, len(header), zlib.crc32(header))
         return b"".join([MAGIC, prefix, header, *blocks])
 
@@ -157,14 +162,23 @@ class Recording:
         if len(data) != expected:
             what = "truncated" if len(data) < expected else "too long"
             raise UserError(f"{name} is {what}: {len(data):,} bytes instead of {expected:,}.")
-        n_actions = len(facts_of(header["game"]).actions)
+        env = header.get("env")
+        n_actions = env["n_actions"] if env else len(facts_of(header["game"]).actions)
         takes, at = [], head + header_size
         for number, facts in enumerate(header["takes"]):
             size = sum(size for size, _ in facts["blocks"])
             block = data[at : at + size]
             takes.append(_read_take(block, facts, n_actions, f"{name}: take {number}"))
             at += size
-        return cls(header["game"], header["mode"], tuple(takes))
+        return cls(header["game"], header["mode"], tuple(takes), env)
+
+    def find_suite(self) -> Suite:
+        """What plays it again; a user's environment only where the user has named its file."""
+        if self.env is not None:
+            from gsf.suites.gymnasium import name_again
+
+            name_again(self.env["spec"], self.env["code"], self.game, self.levels[0])
+        return find_game(self.game)[0]
 
 
 def _read_take(data: bytes, header: dict[str, Any], n_actions: int, where: str) -> Take:
@@ -189,9 +203,9 @@ def _read_take(data: bytes, header: dict[str, Any], n_actions: int, where: str) 
 
 def concatenate(recordings: Sequence[Recording]) -> Recording:
     """Play of the same game, one take after the other."""
-    kinds = {(r.game, r.difficulty) for r in recordings}
+    kinds = {(r.game, r.difficulty, (r.env or {}).get("code", "")) for r in recordings}
     if len(kinds) != 1:
-        shown = ", ".join(sorted(f"{game} ({difficulty})" for game, difficulty in kinds))
+        shown = ", ".join(sorted(f"{kind[0]} ({kind[1]}) {kind[2]}".strip() for kind in kinds))
         raise UserError(f"only recordings of one game and difficulty can be joined, got {shown}.")
     takes = tuple(take for r in recordings for take in r.takes)
     return replace(recordings[0], takes=takes)

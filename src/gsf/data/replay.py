@@ -167,10 +167,10 @@ class Replay:
     """
 
     def __init__(self, recording: Recording, take: Take, threads: int | None = None) -> None:
-        self._suite, game = find_game(recording.game)
+        self._suite = recording.find_suite()
         self._take = take
         self._env = self._suite.make_env(
-            game,
+            find_game(recording.game)[1],
             take.levels,
             take.n_envs,
             take.seed,

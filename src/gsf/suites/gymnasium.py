@@ -221,10 +221,14 @@ class GymVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._start(state["begun"])
-        for i, (slot, actions) in enumerate(zip(self._slots, state["actions"], strict=True)):
+        for i, actions in enumerate(state["actions"]):
             for action in actions:
-                slot.step(action)
-            self._obs[i] = slot.obs
+                _, terminated, truncated, _ = self._slots[i].step(action)
+                self._obs[i] = self._slots[i].obs
+                if terminated or truncated:  # it does not repeat itself
+                    self._slots[i] = self._next(i)
+                    self._begun[i] += 1
+                    break
         self._fresh = False
 
     def close_extras(self, **kwargs: Any) -> None:

@@ -13,6 +13,7 @@ from gsf.data.format import read_facts
 from gsf.data.recording import Recording, list_shipped
 from gsf.evaluation.players import Place, can_play, check_fits
 from gsf.suites import all_suites, known_facts, name_game
+from gsf.suites.gymnasium import code_of
 from gsf.sweep.options import RunConfig
 
 
@@ -62,7 +63,7 @@ def _recordings(config: RunConfig) -> Iterable[Source]:
     if config.datasets and not config.recordings:
         return ()
     given = config.recordings or tuple(p.stem for p in list_shipped() if known_facts(p.stem))
-    found = [_recording(name) for name in given]
+    found = [_recording(name, config.env) for name in given]
     if config.datasets:
         return found
     games = tuple(source.name for source in found)
@@ -81,8 +82,16 @@ def _recordings(config: RunConfig) -> Iterable[Source]:
     return [source for game in games for source in found if source.name == game]
 
 
-def _recording(name: str) -> Source:
-    return Source(Recording.load(name).game, recording=name)
+def _recording(name: str, env: str | None) -> Source:
+    recording = Recording.load(name)
+    if recording.env is None:
+        return Source(recording.game, recording=name)
+    if env is None:
+        raise UserError(f"{name} is play in {recording.env['spec']}; name it with --env.")
+    check_fits(name, recording.env, env, Place(env, recording.levels[0]).take(recording.game))
+    if code_of(recording.game) != recording.env["code"]:
+        raise UserError(f"{env} is not as it was when {name} was recorded; record it again.")
+    return Source(recording.game, recording=name, env=env)
 
 
 def _all_games() -> tuple[str, ...]:
