@@ -158,9 +158,7 @@ def _describe_dataset(path: Path) -> dict[str, Any]:
 def _known(recording: Recording) -> str:
     """What is known of its game without playing it."""
     if env := recording.env:
-        return (
-            f"{env['n_actions']} actions; play in {env['spec']} (digest {env['code']})"
-        )
+        return f"{env['n_actions']} actions; play in {env['spec']} (digest {env['code']})"
     suite, game = find_game(recording.game)
     facts = suite.games[game]
     known = f"{len(facts.actions)} actions, {len(facts.distinct_actions)} of them distinct"
