@@ -106,11 +106,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str, code: int, what: str = "error") -> int:
-    console.print(f"[red]{what}:[/] {escape(message)}", highlight=False, soft_wrap=True)
+    # One line, whatever was given: no line feeds, no colours, nothing that a terminal cannot show.
+    said = "".join(x if x.isprintable() else repr(x)[1:-1] for x in message)
+    console.print(f"[red]{what}:[/] {escape(said)}", highlight=False, soft_wrap=True)
     return code
 
 
 def _dispatch(argv: list[str]) -> int:
+    if any("\0" in word for word in argv):
+        raise UserError("a word of this command has a NUL byte in it.")
     if argv == ["--version"]:
         print(f"gsf {__version__}")
         return 0

@@ -74,7 +74,7 @@ def test_an_interrupt_lets_all_processes_save_and_starts_no_other(tmp_path, swee
     process = sweep("sleep")
     os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does: it reaches the workers, too
     said = process.communicate(timeout=30)[1].splitlines()[-1]
-    assert "2 of 5 runs were begun; " in said
+    assert "0 of 5 runs are done; " in said
     assert said.count("half of it is saved") == 2
     assert len(pids(tmp_path)) == 2
     assert not any(map(_is_alive, pids(tmp_path)))

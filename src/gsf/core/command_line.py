@@ -40,7 +40,7 @@ def parse(verb: str, config: Any, argv: list[str]) -> Any:
     default = _defaults(config, preset_values(verb, preset))
 
     def refuse(event: ParseErrorEvent) -> NoReturn:
-        raise UserError(_sentence(event, verb, _unknown_words(argv, config), config))
+        raise UserError(_sentence(event, verb, argv, config))
 
     with on_parse_error(refuse):
         return tyro.cli(config, prog=f"gsf {verb}", description=about, args=argv, default=default)
@@ -92,14 +92,18 @@ def _hint(known: Range) -> Any:
     return lambda default: f"(default: {default}; {known})"
 
 
-def _sentence(event: ParseErrorEvent, verb: str, unknown: list[str], config: Any) -> str:
-    """`unknown` words come first: what is missing may be one of them, misspelt."""
+def _sentence(event: ParseErrorEvent, verb: str, argv: list[str], config: Any) -> str:
+    """Unknown options come first: what is missing may be one of them, misspelt."""
     more = f"`gsf {verb} --help` explains all options."
-    if unknown:
+    if unknown := _unknown_words(argv, config):
         meant = did_you_mean(unknown[0].replace("_", "-"), _known_words(config))
         return f"unknown option {unknown[0]}; {meant}{more}"
     if isinstance(event, UnrecognizedArgs):
-        return f"{event.tokens[0]!r} is one word too many; {more}"
+        word = event.tokens[0]
+        flags = [x.partition("=")[0] for x in argv if x.startswith("--") and x.endswith(f"={word}")]
+        if flags:
+            return f"{flags[0]} takes no value, but {word!r} was given; {more}"
+        return f"{word!r} is one word too many; {more}"
     if isinstance(event, MissingArgs):
         missing = [_name(x.arg) for x in event.missing_arguments]
         return f"gsf {verb} needs {' and '.join(missing)}; {more}"

@@ -38,14 +38,15 @@ def label(config: LabelConfig) -> Path:
     inputs = {"dataset": dataset.digest, "gvf": manifest["digest"]}
     identity = Identity.of("labels", config, inputs)
     values = read_values(config.gvf, manifest, dataset)
+    other = _values_against(config, dataset, values)
     if not identity.is_done(config.out):
         check_levels(dataset, config.allow_small_levels, config.n_bins)
         _write(config, dataset, manifest, values, identity)
     else:
         console.print(f"{config.out} is there already.")
     _print_labels(config.out)
-    if config.against:
-        _print_stability(config, dataset, values)
+    if other is not None:
+        _print_stability(config, dataset, values, other)
     if config.suggest_bins:
         rng = np.random.default_rng(0)
         terms = choose_bins(values, dataset.level, CANDIDATE_BINS, config.epsilon, rng)
@@ -125,12 +126,16 @@ def histogram(counts: Sequence[int], width: int = 40) -> str:
     return "\n".join(lines)
 
 
-def _print_stability(config: LabelConfig, dataset: Dataset, values: Array) -> None:
-    assert config.against is not None
-    manifest = read_manifest(config.against, "gvf")
-    other = read_values(config.against, manifest, dataset)
+def _values_against(config: LabelConfig, dataset: Dataset, values: Array) -> Array | None:
+    if config.against is None:
+        return None
+    other = read_values(config.against, read_manifest(config.against, "gvf"), dataset)
     if other.shape != values.shape:
         raise UserError(f"{config.against} ranks another number of components; compare like fits.")
+    return other
+
+
+def _print_stability(config: LabelConfig, dataset: Dataset, values: Array, other: Array) -> None:
     one, two = (quantile_labels(x, dataset.level, config.n_bins) for x in (values, other))
     equal, kappa = stability(one, two, config.n_bins)
     shown = "n/a" if equal is None else f"{equal:.1%} equal"

@@ -72,6 +72,10 @@ class Board:
         if self._running.pop(run, None):
             self._say(f"{run} was cut off and waits again")
 
+    def stop(self, run: str) -> None:
+        """It was asked to, and has saved where it was."""
+        self._running.pop(run, None)
+
     def _counts(self) -> str:
         over = self._done + self._failed
         waiting = self._n_runs - over - len(self._running)

@@ -92,10 +92,16 @@ def _in_processes(jobs: Sequence[Job], workers: int) -> list[str | None]:
                         board.beat(str(job), told)
                         continue
                     del running[answer]
+                    if stop.asked and process.exitcode == -signal.SIGTERM:
+                        told = "had not begun"  # one that has begun answers
                     reasons[job] = told
-                    board.end(str(job), told)
+                    if stop.asked and told:
+                        board.stop(str(job))
+                    else:
+                        board.end(str(job), told)
+            done = sum(reason is None for reason in reasons.values())
             said = (f"{job}: {reason}" for job, reason in reasons.items() if reason)
-            stop.kept = "; ".join([f"{len(reasons)} of {len(jobs)} runs were begun", *said])
+            stop.kept = "; ".join([f"{done} of {len(jobs)} runs are done", *said])
         finally:  # what is killed goes on from its checkpoint the next time
             for _, process in running.values():
                 process.kill()
