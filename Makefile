@@ -3,13 +3,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: run test lint docs browser clean
+.PHONY: run test torture lint docs browser clean
 
 run: .venv/run
 	$(BIN)/gsf run --preset laptop --out results/laptop
 
 test: .venv/dev lint browser
 	$(BIN)/python -m pytest -n 2
+
+# All of the attack that `make test` tries a little of (docs/reliability.md).
+torture: .venv/dev
+	PYTHONPATH=tests $(BIN)/python -m torture
 
 lint: .venv/dev
 	$(BIN)/ruff check

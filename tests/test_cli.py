@@ -8,6 +8,7 @@ from typing import Annotated, get_args, get_origin
 import numpy as np
 import pytest
 
+import manifests
 from gsf import cli
 from gsf.core.errors import UserError
 from gsf.core.options import Options, from_json, hints_of, range_of, to_json
@@ -50,7 +51,7 @@ def test_help_lists_every_verb_and_teaches_the_line_of_work(gsf):
     assert code == 0
     assert all(f"  {verb} " in out for verb in cli.VERBS)
     assert "collect -> materialise -> fit -> label -> train -> evaluate -> report" in out
-    assert gsf("data", "--help")[1].count("  data ") == 7
+    assert gsf("data", "--help")[1].count("  data ") == 6
 
 
 @pytest.mark.parametrize("verb", cli.VERBS)
@@ -98,7 +99,7 @@ def test_info_verify_cut_join_and_list(gsf, play):
     out = gsf("data", "info", play)[1]
     for fact in ("coinrun (easy)", "1,200 = 300 steps x 4 envs", "of 20 (0..19)", "bytes"):
         assert fact in out
-    assert "1,200 transitions replay" in gsf("data", "verify", play)[1]
+    assert "all as they were written" in gsf("verify", play, "--replay")[1]
     assert gsf("data", "cut", play, "--transitions", 500, "--out", "cut.gsfrec")[0] == 0
     assert len(Recording.load("cut.gsfrec")) == 600
     assert gsf("data", "join", play, "cut.gsfrec", "--out", "both.gsfrec")[0] == 0
@@ -106,7 +107,7 @@ def test_info_verify_cut_join_and_list(gsf, play):
     assert gsf("data", "list")[0] == 0
     assert gsf("materialise", play, "--out", "ds")[0] == 0
     assert "1200" in gsf("data", "info", "ds")[1]
-    assert "every byte" in gsf("data", "verify", "ds")[1]
+    assert "all as they were written" in gsf("verify", "ds")[1]
 
 
 def damage(path, at):
@@ -144,9 +145,13 @@ def test_bad_datasets_get_one_sentence(gsf, play, tmp_path):
         return err
 
     np.save(ds / "level.npy", np.where(level == level[0], 77, level))
+    assert "level.npy is damaged" in sentence()
+    manifests.change(ds)
     assert "a level id outside 0..19" in sentence()
     damage(ds / "reward.npy", 200)
-    assert "reward.npy" in gsf("data", "verify", ds)[2]
+    code, said, _ = gsf("verify", ds)
+    assert code == 1
+    assert "reward.npy is damaged" in said
     (ds / "level.npy").unlink()
     assert "lacks level.npy" in sentence()
     (ds / "manifest.json").write_text("{")

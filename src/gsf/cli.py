@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from gsf.core import registry
 from gsf.core.command_line import parse, take_option
-from gsf.core.errors import UserError, did_you_mean
+from gsf.core.errors import FoundWrong, UserError, did_you_mean
 from gsf.core.interrupts import interruptible
 from gsf.core.logs import console
 from gsf.core.version import __version__
@@ -67,9 +67,11 @@ VERBS = {
         "CheckConfig",
         "code of your own -> what is wrong with it",
     ),
+    "verify": Verb(
+        "reporting.verify", "verify", "VerifyConfig", "anything gsf made -> what is damaged in it"
+    ),
     "data list": Verb("data.inspect", "list_data", "ListConfig", "the recordings that are shipped"),
     "data info": Verb("data.inspect", "info", "InfoConfig", "what a recording or dataset holds"),
-    "data verify": Verb("data.inspect", "verify", "VerifyConfig", "replay or rehash every byte"),
     "data cut": Verb("data.inspect", "cut", "CutConfig", "a smaller recording over the same time"),
     "data join": Verb(
         "data.inspect", "join", "JoinConfig", "recordings of one game -> one recording"
@@ -93,6 +95,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with interruptible():
             return _dispatch(list(sys.argv[1:] if argv is None else argv))
+    except FoundWrong:
+        return 1
     except UserError as error:
         return _fail(str(error), 2)
     except KeyboardInterrupt as stopped:

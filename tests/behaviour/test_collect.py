@@ -16,8 +16,8 @@ from gsf.behaviour.collect import CollectConfig, collect
 from gsf.behaviour.policy import load_policy, save_policy
 from gsf.behaviour.ppo import PPO, ActorCritic
 from gsf.core.errors import UserError
-from gsf.core.files import load_checkpoint
 from gsf.core.logs import read_metrics
+from gsf.core.sealed import load_checkpoint
 from gsf.core.stage import read_manifest
 from gsf.data.recording import BLOCK, Recording
 from gsf.data.replay import Recorder, Replay
@@ -91,7 +91,7 @@ def test_killed_and_started_again_it_comes_to_the_same_bits(tmp_path):
     ):
         assert all(torch.equal(one_state[k], other_state[k]) for k in one_state)
     assert one["rng"] == other["rng"]
-    for name in ("policy.pt", "fruitbot.gsfrec", "DONE"):
+    for name in ("policy.pt", "fruitbot.gsfrec"):
         assert (whole / name).read_bytes() == (killed / name).read_bytes(), name
     manifests = [read_manifest(path, "policy") for path in (whole, killed)]
     assert manifests[0]["digest"] == manifests[1]["digest"]
@@ -181,7 +181,7 @@ def test_other_options_in_the_same_directory_are_refused(trained):
 
 def test_a_directory_with_something_else_is_refused(tmp_path):
     (tmp_path / "manifest.json").write_text("{}")
-    with pytest.raises(UserError, match="is damaged; make a policy again"):
+    with pytest.raises(UserError, match="is damaged"):
         collect(CollectConfig(**TINY, out=tmp_path))
 
 
@@ -254,7 +254,7 @@ def test_a_trained_policy_is_trained_further_to_what_it_would_have_been(trained,
     further = dataclasses.replace(trained, frames=500, out=out)
     collect(further)
     collect(dataclasses.replace(further, out=whole))
-    for name in ("policy.pt", "fruitbot.gsfrec", "DONE"):
+    for name in ("policy.pt", "fruitbot.gsfrec"):
         assert (whole / name).read_bytes() == (out / name).read_bytes(), name
     assert load_policy(out).provenance["frames"] == 512
 
@@ -262,7 +262,7 @@ def test_a_trained_policy_is_trained_further_to_what_it_would_have_been(trained,
 def test_bad_policies_are_named(trained, tmp_path):
     with pytest.raises(UserError, match="no policy at"):
         load_policy(tmp_path)
-    with pytest.raises(UserError, match="is not a policy of format 1"):
+    with pytest.raises(UserError, match="lacks 'format'"):
         load_policy(trained.out / "checkpoint.pt")
     state = load_checkpoint(trained.out / "policy.pt")
     state["net"]["policy.bias"][0] += 1.0

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from gsf.core import files
 from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory, heard_by, locked, remove, write_atomic
 from gsf.core.logs import Metrics
@@ -79,18 +80,39 @@ def test_a_listener_hears_of_every_file_where_it_is_written(tmp_path):
     assert [grown for _, grown in heard] == [False, False, False, True, False, False]
 
 
-def test_what_a_killed_process_left_is_removed_and_that_of_a_running_one_is_not(tmp_path):
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    abandoned = tmp_path / f".out.{gone.pid}.partial"
-    beside = tmp_path / f".out.{os.getppid()}.partial"
-    for directory in (abandoned, beside):
-        directory.mkdir()
+def _die_writing(path, whole):
+    """As a kill does in the middle of a file, and in the middle of a directory."""
+    os.fsync = lambda descriptor: os._exit(7)
+    if whole:
+        with atomic_directory(path) as aside:
+            (aside / "half").touch()
+    else:
+        write_atomic(path, "half")
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_a_killed_process_left_is_removed_and_that_of_a_running_one_is_not(tmp_path, whole):
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=_die_writing, args=(tmp_path / "out", whole))
+    process.start()
+    process.join()
+    assert process.exitcode == 7
+    assert (tmp_path / ".out.partial").exists()
+    if not whole:
+        with locked(tmp_path):
+            assert {path.name for path in tmp_path.iterdir()} == {".lock"}
     with atomic_directory(tmp_path / "out") as aside:
         write_atomic(aside / "file", "whole")
-    assert not abandoned.exists()
-    assert beside.exists()
-    assert (tmp_path / "out" / "file").read_text() == "whole"
+        with pytest.raises(UserError, match=r"another gsf process is writing .*out"):
+            atomic_directory(tmp_path / "out").__enter__()
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["out", "out/file"]
+
+
+def test_a_partial_file_that_is_being_written_stays(tmp_path):
+    with files._held(tmp_path / ".rows.partial", tmp_path), locked(tmp_path):
+        assert (tmp_path / ".rows.partial").exists()
+    with locked(tmp_path):
+        assert not (tmp_path / ".rows.partial").exists()
 
 
 def test_import_labels_training_and_acting_need_no_more_than_windows_has(tmp_path):

@@ -1,8 +1,7 @@
-import json
 from pathlib import Path
 
+import manifests
 from gsf.core.results import Results, find_stages, read_stage
-from gsf.core.stage import Identity
 
 
 def kinds(path: Path) -> dict[str, str]:
@@ -10,12 +9,12 @@ def kinds(path: Path) -> dict[str, str]:
 
 
 def test_every_stage_is_found_whole_or_not_and_none_is_entered(tmp_path: Path):
-    Identity("run").write(tmp_path / "run", in_place=True)
-    Identity("report").write(tmp_path / "report")
-    Identity("run").write(tmp_path / "report" / "copy")
-    Identity("run").write(tmp_path / ".partial")
-    Identity("dataset").write(tmp_path / "maze" / "dataset")
-    Identity("run").write(tmp_path / "maze" / "cql")
+    manifests.write("run", tmp_path / "run", in_place=True)
+    manifests.write("report", tmp_path / "report")
+    manifests.write("run", tmp_path / "report" / "copy")
+    manifests.write("run", tmp_path / ".partial")
+    manifests.write("dataset", tmp_path / "maze" / "dataset")
+    manifests.write("run", tmp_path / "maze" / "cql")
     (tmp_path / "maze" / "returns.csv").write_text("of random play")
     for name in ("half", "damaged", "none"):
         (tmp_path / name).mkdir()
@@ -43,18 +42,17 @@ def test_what_a_damaged_manifest_says_is_nothing(tmp_path: Path):
 
 
 def test_data_that_runs_name_is_found_elsewhere(tmp_path: Path):
-    dataset = Identity("dataset").write(tmp_path / "data", name="maze")
+    dataset = manifests.write("dataset", tmp_path / "data")
     inputs = {"dataset": dataset["digest"]}
     for name in ("reward", "reward-mc"):
-        Identity("labels", inputs).write(tmp_path / "labels" / name, cumulant="reward")
+        manifests.write("labels", tmp_path / "labels" / name, inputs=inputs)
     places = {"dataset": str(tmp_path / "data"), "labels": str(tmp_path / "nowhere")}
-    Identity("run", inputs, config=places).write(tmp_path / "runs" / "cql")
+    manifests.write("run", tmp_path / "runs" / "cql", places, inputs)
     found = Results([tmp_path / "runs", tmp_path / "labels"])
     (run,) = found.of("run")
     assert found.dataset_of(run) == read_stage(tmp_path / "data")
     assert found.game_of(run) == "maze"
     assert found.labels_of(found.dataset_of(run), "reward").path.name == "reward-mc"
     assert found.labels_of(found.dataset_of(run), "action") is None
-    moved = json.loads((tmp_path / "data" / "manifest.json").read_text()) | {"digest": "other"}
-    (tmp_path / "data" / "manifest.json").write_text(json.dumps(moved))
+    manifests.change(tmp_path / "data", digest="other")
     assert Results([tmp_path / "runs"]).dataset_of(run) is None

@@ -1,7 +1,6 @@
 """One identity: what decides an output, what does not, and what is said of another in its place."""
 
 import dataclasses
-import json
 import typing
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import manifests
 from gsf.behaviour.collect import CollectConfig
 from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory, locked
@@ -86,7 +86,7 @@ class Toy:
 
 
 def toy(out: Path, inputs: dict[str, str] | None = None, **options: Any) -> Identity:
-    return Identity.of("run", Toy(out, Path("data"), **options), inputs or {"data": "abc"})
+    return Identity.of("tuning", Toy(out, Path("data"), **options), inputs or {"data": "abc"})
 
 
 def test_an_output_written_aside_is_whole_once_it_is_there(tmp_path: Path):
@@ -95,7 +95,7 @@ def test_an_output_written_aside_is_whole_once_it_is_there(tmp_path: Path):
     with atomic_directory(out) as aside:
         toy(out).write(aside, "content", extra=1)
     assert toy(out).is_done(out)
-    manifest = read_manifest(out, "run")
+    manifest = read_manifest(out, "tuning")
     assert (manifest["extra"], manifest["inputs"]) == (1, {"data": "abc"})
     assert manifest["digest"] == toy(out).digest("content") != toy(out).digest("other content")
 
@@ -106,8 +106,8 @@ def test_an_output_made_in_place_is_begun_then_done(tmp_path: Path):
         toy(out).begin(out, game="maze")
         assert not toy(out).is_done(out)
         with pytest.raises(UserError, match="is not finished"):
-            read_manifest(out, "run")
-        assert read_manifest(out, "run", whole=False)["game"] == "maze"
+            read_manifest(out, "tuning")
+        assert read_manifest(out, "tuning", whole=False)["game"] == "maze"
         toy(out).finish(out, step=10)
     assert toy(out).is_done(out)
     toy(out).begin(out)  # changes nothing of what is done
@@ -122,7 +122,7 @@ def test_a_finished_output_may_be_given_more_of_an_extendable_option(tmp_path: P
     assert not longer.is_done(out)
     longer.begin(out)
     assert not (out / "DONE").exists()
-    assert read_manifest(out, "run", whole=False)["config"]["steps"] == 20
+    assert read_manifest(out, "tuning", whole=False)["config"]["steps"] == 20
     assert not toy(out, steps=5).is_done(out)  # how long is open while it is made
     longer.finish(out)
     with pytest.raises(UserError, match="--steps 20, not 10"):
@@ -132,9 +132,9 @@ def test_a_finished_output_may_be_given_more_of_an_extendable_option(tmp_path: P
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"colour": "blue", "size": 2}, "holds a run with --colour red, not blue"),
-        ({"inputs": {"data": "xyz"}}, "holds a run made from another data"),
-        ({"inputs": {"data": "abc", "labels": "new"}}, "holds a run made from another labels"),
+        ({"colour": "blue", "size": 2}, "holds a tuning with --colour red, not blue"),
+        ({"inputs": {"data": "xyz"}}, "holds a tuning made from another data"),
+        ({"inputs": {"data": "abc", "labels": "new"}}, "holds a tuning made from another labels"),
     ],
 )
 def test_the_most_telling_difference_is_named(tmp_path: Path, asked: dict[str, Any], said: str):
@@ -156,15 +156,14 @@ def test_what_a_kill_leaves_behind_is_nothing_and_anything_else_is_refused(tmp_p
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.tex").touch()
-    with pytest.raises(UserError, match="exists and is not a run"):
+    with pytest.raises(UserError, match="exists and is not a tuning"):
         toy(mine).is_done(mine)
 
 
 def test_another_kind_or_format_is_named(tmp_path: Path):
-    Identity("labels").write(tmp_path)
+    manifests.write("labels", tmp_path)
     with pytest.raises(UserError, match="holds labels, not a run"):
         read_manifest(tmp_path, "run")
-    manifest = json.loads((tmp_path / "manifest.json").read_text())
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest | {"format": 99}))
+    manifests.change(tmp_path, format=99)
     with pytest.raises(UserError, match=f"format 99; this gsf reads format {FORMATS['labels']}"):
         read_manifest(tmp_path, "labels")

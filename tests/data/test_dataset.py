@@ -1,6 +1,5 @@
 """Datasets: what is written is what is drawn, never across episodes; bad files are named."""
 
-import json
 import os
 import subprocess
 import sys
@@ -13,12 +12,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.lib.format import open_memmap
 
 import gsf.data.format
+import manifests
 from episodes import write_episodes
 from gsf.core.errors import UserError
 from gsf.data.dataset import Batch, Dataset, DatasetWriter, verify_dataset
-from gsf.data.format import COLUMN_DTYPES
+from gsf.data.format import COLUMN_DTYPES, frame_checksums
 
 LENGTHS = (5, 3, 1, 4, 6, 2, 7, 3)  # what write_episodes does by default
 
@@ -173,8 +174,10 @@ def test_larger_than_memory(tmp_path):
         file.seek((n_frames - len(obs)) * obs[0].size, os.SEEK_CUR)
         file.write(obs.tobytes())
     np.save(path / "frame.npy", frame + n_frames - len(obs))
-    manifest = json.loads((path / "manifest.json").read_text())
-    (path / "manifest.json").write_text(json.dumps(manifest | {"n_frames": n_frames}))
+    sums = open_memmap(path / "checksum.npy", "w+", np.uint64, (n_frames,))  # sparse, too
+    sums[-len(obs) :] = frame_checksums(obs)
+    sums.flush()
+    manifests.change(path, n_frames=n_frames)
     ds = Dataset.open(path)
     assert ds._prefetch_map is not None
     batch = ds.sample(100, np.random.default_rng(0))
@@ -194,15 +197,14 @@ def change(column, row, value):
         array = np.load(path / f"{column}.npy")
         array[row] = value
         np.save(path / f"{column}.npy", array)
+        manifests.change(path)
 
     return apply
 
 
 def rewrite_manifest(**changes):
     def apply(path):
-        manifest = json.loads((path / "manifest.json").read_text()) | changes
-        kept = {key: value for key, value in manifest.items() if value is not None}
-        (path / "manifest.json").write_text(json.dumps(kept))
+        manifests.change(path, **changes)
 
     return apply
 
@@ -218,6 +220,7 @@ def not_a_flag(path):
     data = bytearray((path / "has_next.npy").read_bytes())
     data[-20] = 7
     (path / "has_next.npy").write_bytes(data)
+    manifests.change(path)
 
 
 BAD = {
@@ -250,7 +253,7 @@ BAD = {
     "pieces": (change("episode", slice(28, 31), 0), "episode in two pieces"),
     "no levels": (rewrite_manifest(levels=None), "lacks 'levels'"),
     "other kind": (rewrite_manifest(kind="run"), "holds a run, not a dataset"),
-    "other format": (rewrite_manifest(format=2), "dataset format 2; this gsf reads format 1"),
+    "other format": (rewrite_manifest(format=1), "dataset format 1; this gsf reads format 2"),
 }
 
 
@@ -281,22 +284,24 @@ def test_verify_names_what_is_damaged(name, tmp_path):
     data = bytearray((path / f"{name}.npy").read_bytes())
     data[-1] ^= 1
     (path / f"{name}.npy").write_bytes(data)
-    expected = r"obs.npy region 7 \(frames 30 to 32\)" if name == "obs" else f"{name}.npy"
-    with pytest.raises(UserError, match=f"is damaged: {expected};"):
+    expected = "1 of its frames fail their checksum: 32" if name == "obs" else "it fails"
+    with pytest.raises(UserError, match=f"{name}.npy is damaged: {expected}"):
         verify_dataset(path)
 
 
-def test_verify_finds_a_flip_in_every_region(tmp_path):
+def test_a_frame_is_checked_when_it_is_first_read(tmp_path):
     path = write_episodes(tmp_path / "ds").path
-    manifest = json.loads((path / "manifest.json").read_text())
-    whole = (path / "obs.npy").read_bytes()
-    header = len(whole) - manifest["n_frames"] * 16 * 16 * 3
-    for region, (start, _, _) in enumerate(manifest["regions"]):
-        data = bytearray(whole)
-        data[header + start * 16 * 16 * 3] ^= 128
-        (path / "obs.npy").write_bytes(data)
-        with pytest.raises(UserError, match=rf"damaged: obs.npy region {region} \(frames {start} "):
-            verify_dataset(path)
+    ds = Dataset.open(path)
+    data = bytearray((path / "obs.npy").read_bytes())
+    data[-(len(ds.obs) - 5) * ds.obs[0].size] ^= 128
+    (path / "obs.npy").write_bytes(data)
+    ds = Dataset.open(path)
+    row = int(np.flatnonzero(ds.frame == 5)[0])
+    others = np.flatnonzero((ds.frame != 5) & (ds.frame + ds.has_next != 5))
+    ds.gather(others)
+    for read in (ds.gather, ds.observations, lambda rows: ds.obs[ds.frame[rows]]):
+        with pytest.raises(UserError, match=r"obs.npy is damaged: frame 5 fails its checksum"):
+            read([row])
 
 
 # Writing

@@ -12,6 +12,7 @@ import pytest
 from gymnasium import spaces
 from minari.data_collector import EpisodeBuffer
 
+import manifests
 from episodes import write_episodes
 from gsf.core.errors import UserError
 from gsf.data.dataset import Dataset, verify_dataset
@@ -314,10 +315,7 @@ def test_minari_round_trip_is_lossless(obs_shape, in_minari, levels, tmp_path):
 
 def test_hard_levels_stay_hard(tmp_path):
     ds = write_episodes(tmp_path / "ds")
-    manifest = json.loads((ds.path / "manifest.json").read_text())
-    (ds.path / "manifest.json").write_text(
-        json.dumps(manifest | {"difficulty": "hard", "actions": [4, 7, 9]})
-    )
+    manifests.change(ds.path, difficulty="hard", actions=[4, 7, 9])
     export_data(ExportConfig(ds.path, tmp_path / "out"))
     back = imported(tmp_path / "out", tmp_path / "back").manifest
     assert (back["difficulty"], back["actions"]) == ("hard", [4, 7, 9])

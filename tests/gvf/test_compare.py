@@ -29,7 +29,7 @@ def test_compare_ranks_a_real_signal_above_noise_and_a_clock(tmp_path, capsys):
         cumulants=("reward", f"{mine}:noise", f"{mine}:clock", "successor"),
     )  # fmt: skip
     fit(config)
-    rows = json.loads((config.out / "compare.json").read_text())
+    rows = json.loads((config.out / "compare.json").read_text())["cumulants"]
     found = {row["cumulant"]: row for row in rows}
     assert found["clock"]["time_left"] == pytest.approx(1)
     assert found["noise"]["kappa"] < 0.2

@@ -8,7 +8,7 @@ import torch
 
 from chains import write_chain
 from gsf.core.errors import UserError
-from gsf.core.files import load_checkpoint
+from gsf.core.sealed import load_checkpoint
 from gsf.core.stage import read_manifest
 from gsf.gvf import td
 from gsf.gvf.fit import FitConfig, fit

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import manifests
 from chains import write_chain
 from gsf.core.errors import UserError
 from gsf.core.stage import read_manifest
@@ -118,11 +119,19 @@ def test_damage_is_noticed(tmp_path):
     gvf = fitted(tmp_path)
     config = make(tmp_path, gvf)
     np.save(config.out / "label.npy", np.zeros(3, np.int8))
-    with pytest.raises(UserError, match="3 rows instead of 80"):
+    with pytest.raises(UserError, match=r"label\.npy is damaged"):
         load_labels(config.out, dataset_of(tmp_path))
+    for wrong, said in (
+        (np.zeros(3, np.int8), r"int8 \(3,\) instead of 80 rows"),
+        (np.zeros(80), "float64"),
+        (np.full(80, 5, np.int8), "labels outside -1..4"),
+    ):
+        np.save(config.out / "label.npy", wrong)
+        manifests.change(config.out)
+        with pytest.raises(UserError, match=said):
+            load_labels(config.out, dataset_of(tmp_path))
     (config.out / "rank.npy").unlink()
-    np.save(config.out / "label.npy", np.zeros(80, np.int8))
-    with pytest.raises(UserError, match=r"rank\.npy is missing"):
+    with pytest.raises(UserError, match=r"lacks rank\.npy"):
         load_labels(config.out, dataset_of(tmp_path))
     np.save(gvf / "values.npy", np.zeros(80, np.float32))
     with pytest.raises(UserError, match=r"values\.npy is damaged"):

@@ -15,9 +15,10 @@ import gsf
 import tiny
 from gsf.core import command_line
 from gsf.core.errors import UserError
-from gsf.core.files import load_checkpoint, locked
+from gsf.core.files import locked
 from gsf.core.logs import read_metrics
 from gsf.core.options import from_json, to_json
+from gsf.core.sealed import load_checkpoint
 from gsf.core.stage import read_manifest
 from gsf.data.dataset import Dataset
 from gsf.learn import bases, losses, methods

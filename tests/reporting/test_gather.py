@@ -3,8 +3,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import manifests
 from gsf.core.errors import UserError
-from gsf.core.stage import Identity
 from gsf.evaluation.rows import COLUMNS, check_rows, read_returns
 from gsf.reporting.gather import gather, missing_runs
 from synthetic import evaluation_rows, table_rows
@@ -18,8 +18,8 @@ def make_run(
     facts = {"game": game, "method": method, "seed": seed}
     config = config or {}
     decisive = {name: x for name, x in config.items() if name != "out"}
-    run = Identity("run", config=config, options=decisive)
-    run.write(path, in_place=True, **facts)
+    run = manifests.identity("run", config, options=decisive)
+    manifests.write_as(run, path, in_place=True, **facts)
     if rows is None:
         rows = table_rows({(game, method): [[1.0, 2.0]]}).assign(seed=seed)
     rows.to_csv(path / "returns.csv", index=False)
@@ -33,7 +33,7 @@ def test_gather_reads_a_sweep_and_its_references(tmp_path: Path):
         make_run(tmp_path / "coinrun" / "cql" / f"seed{seed}", seed=seed)
     references = table_rows({("coinrun", m): [[0.0, 5.0]] for m in ("random", "behaviour")})
     references.to_csv(tmp_path / "coinrun" / "returns.csv", index=False)
-    Identity("dataset").write(tmp_path / "coinrun" / "dataset")
+    manifests.write("dataset", tmp_path / "coinrun" / "dataset")
     rows, problems = gather([tmp_path])
     assert problems == []
     assert list(rows.columns) == COLUMNS
@@ -46,6 +46,9 @@ def test_gather_reads_a_sweep_and_its_references(tmp_path: Path):
     [
         (lambda run: (run / "manifest.json").unlink(), "half-written"),
         (lambda run: (run / "manifest.json").write_text('{"kind"'), "damaged"),
+        (lambda run: (run / "DONE").write_text("{}"), "DONE is damaged"),
+        (lambda run: manifests.change(run, levels=None), "lacks 'levels'"),
+        (lambda run: manifests.change(run, seed="first"), "'seed' is 'first', not a whole number"),
         (lambda run: (run / "returns.csv").unlink(), "has not been evaluated"),
         (lambda run: (run / "returns.csv").write_text(""), "not a readable CSV"),
         (lambda run: (run / "returns.csv").write_text("game,method\nmaze,cql\n"), "no column"),

@@ -9,11 +9,13 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+import manifests
 import reports
 from gsf.core import drawing
 from gsf.core.errors import UserError
 from gsf.core.results import Results
-from gsf.core.stage import Identity, read_manifest
+from gsf.core.sealed import to_line
+from gsf.core.stage import read_manifest
 from gsf.reporting.gather import gather
 from gsf.reporting.report import ReportConfig, _unplayed, report
 from gsf.reporting.sections import results
@@ -94,7 +96,7 @@ def test_every_figure_and_table_is_also_a_file(made: Path):
     found = [
         str(p.relative_to(out)) for kind in ("figures", "tables") for p in (out / kind).iterdir()
     ]
-    assert sorted(listed) == sorted(found)
+    assert sorted(listed) == sorted([*found, "report.html"])
 
 
 def test_nothing_is_loaded_and_no_place_of_this_machine_is_named(made: Path, sweep: Path):
@@ -207,13 +209,12 @@ def test_ablations_policies_and_similar_pairs_are_shown(tmp_path: Path, undrawn)
         (tmp_path / "ablations" / option / setting).mkdir(parents=True)
         rows.to_csv(tmp_path / "ablations" / option / setting / "returns.csv", index=False)
     policy = tmp_path / "more" / "policy"
-    Identity("policy").write(policy, game="maze")
-    (policy / "metrics.jsonl").write_text('{"step": 1, "ppo/entropy": 2.5}\n')
+    manifests.write("policy", policy)
+    (policy / "metrics.jsonl").write_text(to_line({"step": 1, "ppo/entropy": 2.5}))
     pair = tmp_path / "more" / "pair"
-    Identity("similar").write(pair, game="maze")
-    manifest = json.loads((pair / "manifest.json").read_text())
-    manifest["digest"] = "/../../../outside"  # of a folder someone else made
-    (pair / "manifest.json").write_text(json.dumps(manifest))
+    manifests.write("similar", pair)
+    others = shutil.copytree(pair, tmp_path / "more" / "others")
+    manifests.change(others, digest="/../../../outside")  # of a folder someone else made
     for kind in ("png", "svg"):
         (pair / f"similar.{kind}").write_text("<svg/>")
     evaluation_rows(["maze"], ["cql"], 1, 3).to_csv(tmp_path / "rows.csv", index=False)

@@ -32,9 +32,11 @@ from gsf.behaviour.record import (
     to_tensors,
 )
 from gsf.core.errors import UserError
-from gsf.core.files import load_checkpoint, locked, save_checkpoint
+from gsf.core.files import locked
 from gsf.core.interrupts import stoppable
 from gsf.core.logs import Metrics, console, progress
+from gsf.core.schema import COUNT, NUMBER
+from gsf.core.sealed import fitting, load_checkpoint, save_checkpoint
 from gsf.core.stage import Identity
 from gsf.core.version import __version__
 from gsf.nets import encoders
@@ -133,13 +135,15 @@ def _train(config: CollectConfig, identity: Identity, out: Path) -> BehaviourPol
     ppo = PPO(config, config.make_env(rng), rng, config.action_ids)
     seconds, saved = 0.0, time.monotonic()
     if (out / TRAINING_STATE).is_file():
-        state = from_tensors(load_checkpoint(out / TRAINING_STATE))
+        path = out / TRAINING_STATE
+        state = from_tensors(load_checkpoint(path, {"frames": COUNT, "seconds": NUMBER}))
         if state["frames"] >= config.frames + config.frames_per_update:
             raise UserError(
                 f"{out} has trained for {state['frames']:,} frames already; ask for at least as "
                 "many --frames, or choose another --out."
             )
-        ppo.load_state_dict(state)
+        with fitting(path):
+            ppo.load_state_dict(state)
         seconds = state["seconds"]
         console.print(f"going on from frame {ppo.frames:,}.")
     with (

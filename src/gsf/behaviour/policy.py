@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from gsf.behaviour.ppo import ActorCritic
 from gsf.core.errors import UserError
-from gsf.core.files import digest, load_checkpoint, save_checkpoint
+from gsf.core.files import digest
+from gsf.core.schema import DIGEST
+from gsf.core.sealed import checked, fitting, load_checkpoint, save_checkpoint
 from gsf.data.recording import find_policy
 from gsf.nets import encoders
 from gsf.nets.runtime import pick_device
@@ -20,6 +22,7 @@ from gsf.suites import Game, facts_of
 
 FORMAT = 1  # of a policy
 POLICY = "policy.pt"
+PROVENANCE = {"game": str, "difficulty": str, "encoder": str, "digest": DIGEST}
 
 
 @dataclass(frozen=True)
@@ -73,17 +76,19 @@ def load_policy(path: Path | str, device: str = "cpu") -> BehaviourPolicy:
     path = path / POLICY if path.is_dir() else path
     if not path.is_file():
         raise UserError(f"no policy at {path}; `gsf collect` makes one.")
-    state = load_checkpoint(path)
-    if state.get("format") != FORMAT or "provenance" not in state:
+    state = load_checkpoint(path, {"format": int, "provenance": str, "net": dict})
+    if state["format"] != FORMAT:
         raise UserError(f"{path} is not a policy of format {FORMAT}; train it again.")
-    provenance = json.loads(state["provenance"])
-    if "mode" in provenance:  # the difficulty's name in older files
-        provenance["difficulty"] = provenance.pop("mode")
-    facts = _facts(provenance)
-    ids = facts.action_ids(provenance.get("actions", "all"))
-    encoder = encoders.find_again(provenance["encoder"], provenance.get("encoder_code"))
-    net = ActorCritic(encoder.value, facts.obs_shape, len(ids))
-    net.load_state_dict(state["net"])
+    with fitting(path):
+        provenance = json.loads(state["provenance"])
+        if "mode" in provenance:  # the difficulty's name in older files
+            provenance["difficulty"] = provenance.pop("mode")
+        checked(path, provenance, PROVENANCE)
+        facts = _facts(provenance)
+        ids = facts.action_ids(provenance.get("actions", "all"))
+        encoder = encoders.find_again(provenance["encoder"], provenance.get("encoder_code"))
+        net = ActorCritic(encoder.value, facts.obs_shape, len(ids))
+        net.load_state_dict(state["net"])
     if _weights_digest(net) != provenance["digest"]:
         raise UserError(f"{path} is damaged: its weights fail their checksum; get it again.")
     return BehaviourPolicy(net.to(pick_device(device)), provenance)

@@ -17,7 +17,7 @@ from gsf.behaviour.options import CollectConfig
 from gsf.behaviour.policy import BehaviourPolicy
 from gsf.behaviour.ppo import sample
 from gsf.core.errors import UserError
-from gsf.core.files import load_checkpoint, save_checkpoint
+from gsf.core.sealed import fitting, load_checkpoint, save_checkpoint
 from gsf.core.interrupts import interruptible, stoppable
 from gsf.core.logs import progress
 from gsf.core.stage import Identity, read_manifest
@@ -70,12 +70,15 @@ def record(config: CollectConfig, out: Path, policy: BehaviourPolicy | None) -> 
     env, rng, source = behaviour.env, behaviour.rng, behaviour.provenance
     n_total = config.n_transitions
     if (out / RECORDING_STATE).is_file():
-        state = from_tensors(load_checkpoint(out / RECORDING_STATE))
-        if json.loads(state["source"]) != source:
-            raise UserError(f"the policy is not the one {out} was begun with; use another --out.")
-        recorder.load_state_dict(state["recorder"])
-        env.load_state_dict(state["env"])
-        rng.bit_generator.state = json.loads(state["rng"])
+        form = {"source": str, "recorder": dict, "env": dict, "rng": str}
+        state = from_tensors(load_checkpoint(out / RECORDING_STATE, form))
+        with fitting(out / RECORDING_STATE):
+            was = json.loads(state["source"])
+            if was != source:
+                raise UserError(f"{out} was begun with another policy; use another --out.")
+            recorder.load_state_dict(state["recorder"])
+            env.load_state_dict(state["env"])
+            rng.bit_generator.state = json.loads(state["rng"])
     with stoppable() as stop, progress(f"record {config.game}", n_total, "frames") as advance:
         advance(recorder.n_steps * config.n_envs)
         for block in play_blocks(env, behaviour.act, behaviour.n_steps, recorder.n_steps):

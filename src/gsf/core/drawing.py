@@ -5,13 +5,14 @@ too. Matplotlib is imported by what draws.
 """
 
 import functools
+import io
 import math
 import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from gsf.core.files import digest
+from gsf.core.files import digest, write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -124,9 +125,15 @@ def save(figure: "Figure", stem: Path) -> list[Path]:
     """stem.png and stem.svg; the same figure gives the same bytes."""
     from matplotlib import rc_context
 
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg")]
-    with rc_context(STYLE):
-        figure.savefig(paths[0], metadata={"Software": None})
-        figure.savefig(paths[1], metadata={"Date": None, "Creator": None})
+    unsaid: dict[str, dict[str, Any]] = {
+        "png": {"Software": None},
+        "svg": {"Date": None, "Creator": None},
+    }
+    paths = []
+    for kind, metadata in unsaid.items():
+        drawn = io.BytesIO()
+        with rc_context(STYLE):
+            figure.savefig(drawn, format=kind, metadata=metadata)
+        paths.append(stem.with_name(f"{stem.name}.{kind}"))
+        write_atomic(paths[-1], drawn.getvalue())
     return paths

@@ -8,6 +8,10 @@ class UserError(Exception):
     """Bad input or a bad request: the message says what was wrong and what to do about it."""
 
 
+class FoundWrong(Exception):
+    """What was to be checked is not right, and all is said: exit code 1."""
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A question with a space behind it, or nothing if no known word is close."""
     close = difflib.get_close_matches(word, list(known), n=1)

@@ -1,15 +1,15 @@
 """Files that are whole or not there: written aside and renamed, locked, identified by digests.
 
-Checkpoints hold tensors, numbers and strings only: reading one never unpickles an object.
+Who writes holds a lock of what is written; who gets the lock removes what a killed one has left.
 """
 
 import contextlib
+import errno
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import xxhash
 
@@ -43,15 +43,19 @@ def remove(path: Path) -> None:
 def write_atomic(path: Path, data: str | bytes) -> None:
     """Readers see the old file or the whole new one, even after kill -9 or power loss."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with open(aside, "wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    aside = path.with_name(f".{path.name}.partial")
+    with full_disk_is_named(path), _held(aside, path) as descriptor:
+        try:
+            os.ftruncate(descriptor, 0)  # what a killed writer has left of it
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(data.encode() if isinstance(data, str) else data)
+            os.fsync(descriptor)
+            if sys.platform == "win32":  # which renames no open file
+                os.close(descriptor)
+            os.replace(aside, path)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
     _sync_directory(path.parent)
     tell(path)
 
@@ -59,24 +63,24 @@ def write_atomic(path: Path, data: str | bytes) -> None:
 @contextlib.contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
     """Yields a directory beside `path` to fill; it becomes `path` only if the block succeeds."""
-    if path.exists():
-        if not (path.is_dir() and all(map(is_leftover, path.iterdir()))):
-            raise UserError(f"{path} exists already; remove it or choose another --out.")
-        shutil.rmtree(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(path)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    aside.mkdir()
-    try:
-        yield aside
-        for file in aside.rglob("*"):
-            if file.is_file():
-                _sync_file(file)
-        _sync_directory(aside)
-        os.rename(aside, path)
-        _sync_directory(path.parent)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+    if path.exists() and not _is_left_over_whole(path):
+        raise UserError(f"{path} exists already; remove it or choose another --out.")
+    with full_disk_is_named(path), locked(path.parent, f".{path.name}.lock"):
+        aside = path.with_name(f".{path.name}.partial")
+        for left_over in (path, aside):  # by a process that was killed
+            if left_over.exists():
+                shutil.rmtree(left_over)
+        aside.mkdir()
+        try:
+            yield aside
+            for file in aside.rglob("*"):
+                if file.is_file():
+                    _sync_file(file)
+            _sync_directory(aside)
+            os.rename(aside, path)
+            _sync_directory(path.parent)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
     for file in sorted(path.rglob("*"), key=lambda x: (x.name == "manifest.json", x)):
         if file.is_file():
             tell(file)
@@ -84,30 +88,90 @@ def atomic_directory(path: Path) -> Iterator[Path]:
 
 def is_leftover(path: Path) -> bool:
     """Whether a file is what a killed process may leave behind, and nothing else."""
-    return path.name.endswith(".lock") or (path.name[:1] == "." and path.suffix == ".partial")
+    return path.name.startswith(".") and path.name.endswith((".lock", ".partial"))
 
 
-def _remove_abandoned(path: Path) -> None:
-    """Partial directories of processes that no longer run (kill -9 leaves them behind)."""
-    for aside in path.parent.glob(f".{path.name}.*.partial"):
-        pid = aside.name.split(".")[-2]
-        if pid.isdigit() and not _is_running(int(pid)):
-            shutil.rmtree(aside, ignore_errors=True)
+def is_vacant(path: Path) -> bool:
+    """Whether nothing is there but what a killed process may have left."""
+    return not path.exists() or _is_left_over_whole(path)
 
 
-def _is_running(pid: int) -> bool:
-    if sys.platform == "win32":  # where signal 0 is Ctrl-C
-        import ctypes
+def _is_left_over_whole(path: Path) -> bool:
+    return path.is_dir() and all(map(is_leftover, path.iterdir()))
 
-        handle = ctypes.windll.kernel32.OpenProcess(0x1000, False, pid)
-        return bool(handle and ctypes.windll.kernel32.CloseHandle(handle))
+
+@contextlib.contextmanager
+def locked(directory: Path, name: str = ".lock", wait: bool = False) -> Iterator[None]:
+    """One writer per directory, or per file of it by `.<file>.lock`, however the process ends.
+
+    What a killed writer has left unfinished is removed.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    what = directory if name == ".lock" else directory / name[1:].removesuffix(".lock")
+    lock = directory / name
+    with _held(lock, what, wait):
+        try:
+            if name == ".lock":
+                for file in directory.rglob(".*.partial"):
+                    _remove_abandoned(file)
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # Windows removes no open file
+                lock.unlink(missing_ok=True)
+
+
+def _remove_abandoned(file: Path) -> None:
+    """A partial file, unless somebody is writing it, as `gsf evaluate` may into a run."""
+    if file.is_file():
+        with contextlib.suppress(UserError, OSError), _held(file, file):
+            file.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _held(path: Path, what: Path, wait: bool = False) -> Iterator[int]:
+    """The descriptor of a file that no other process has, made if it is not there."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            _lock(descriptor, wait)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                    break
+        except OSError:
+            os.close(descriptor)
+            raise UserError(f"another gsf process is writing {what}; wait for it.") from None
+        os.close(descriptor)  # its owner removed or renamed it after we had opened it
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's
-        return True
-    return True
+        yield descriptor
+    finally:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+
+
+def _lock(descriptor: int, wait: bool) -> None:
+    """OSError if another process has it; the system unlocks when the file is closed."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+
+
+@contextlib.contextmanager
+def full_disk_is_named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        short = " requested and " in str(error)  # numpy's words, without a number
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) and not short:
+            raise
+        raise UserError(
+            f"the disk is full while writing {path}; make room, choose another --out or take "
+            "fewer transitions."
+        ) from None
 
 
 def _sync_file(path: Path) -> None:
@@ -125,30 +189,6 @@ def _sync_directory(path: Path) -> None:
             os.close(descriptor)
 
 
-@contextlib.contextmanager
-def locked(directory: Path, name: str = ".lock", wait: bool = False) -> Iterator[None]:
-    """One writer per run directory; the lock goes with the process, however it ends."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with open(directory / name, "w") as file:
-        try:
-            _lock(file.fileno(), wait)
-        except OSError:
-            raise UserError(f"another gsf process is writing {directory}; wait for it.") from None
-        yield
-
-
-def _lock(descriptor: int, wait: bool) -> None:
-    """OSError if another process has it; the system unlocks when the file is closed."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
-    else:
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-
-
 def digest(*parts: bytes | str) -> str:
     """Identity of content, 16 hex digits; guards against mix-ups and damage, not against malice."""
     state = xxhash.xxh3_64()
@@ -163,26 +203,3 @@ def digest_file(path: Path) -> str:
         while block := file.read(1 << 22):
             state.update(block)
     return state.hexdigest()
-
-
-def save_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
-    """Tensors, numbers, strings, lists and dicts only, so that loading never unpickles objects."""
-    import io
-
-    import torch
-
-    buffer = io.BytesIO()
-    torch.save(dict(state), buffer)
-    write_atomic(path, buffer.getvalue())
-
-
-def load_checkpoint(path: Path) -> dict[str, Any]:
-    import torch
-
-    if not path.is_file():
-        raise UserError(f"no checkpoint at {path}.")
-    try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises a different type for each way a file can be broken
-        raise UserError(f"{path} is not a readable checkpoint ({type(error).__name__}).") from None
-    return state

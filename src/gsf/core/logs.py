@@ -1,7 +1,6 @@
 """What a user sees while a stage works, and what stays of it: console, progress bars, metrics."""
 
 import contextlib
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +12,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gsf.core.files import tell, write_atomic
+from gsf.core.schema import COUNT
+from gsf.core.sealed import read_lines, to_line
+from gsf.core.stage import METRICS, check_finished
 
 console = Console(stderr=True)
 
@@ -21,9 +23,9 @@ class Metrics:
     """Appends rows to metrics.jsonl and TensorBoard; on resume drops rows after the checkpoint."""
 
     def __init__(self, directory: Path, resume_step: int = 0, tensorboard: bool = True) -> None:
-        self._path = directory / "metrics.jsonl"
+        self._path = directory / METRICS
         kept = [row for row in read_metrics(self._path) if row["step"] <= resume_step]
-        write_atomic(self._path, "".join(json.dumps(row) + "\n" for row in kept))
+        write_atomic(self._path, "".join(map(to_line, kept)))
         self._file = open(self._path, "a")  # noqa: SIM115 (closed by close)
         self._board = None
         if tensorboard:
@@ -32,7 +34,7 @@ class Metrics:
             self._board = SummaryWriter(str(directory / "tensorboard"), purge_step=resume_step + 1)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        self._file.write(json.dumps({"step": step, **values}) + "\n")
+        self._file.write(to_line({"step": step, **values}))
         self._file.flush()
         tell(self._path, grown=True)
         if self._board is not None:
@@ -47,12 +49,8 @@ class Metrics:
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Rows of a metrics.jsonl; a last line cut short by a kill is left out."""
-    if not path.is_file():
-        return []
-    rows = []
-    for line in path.read_text().splitlines():
-        with contextlib.suppress(ValueError):
-            rows.append(json.loads(line))
+    rows = read_lines(path, {"step": COUNT})
+    check_finished(path)
     return rows
 
 

@@ -3,15 +3,17 @@
 Nothing here fails on a damaged directory: its manifest is empty, and who reads more will say so.
 """
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_MANIFEST, _ROWS = "manifest.json", "returns.csv"
-_TRACES = {_MANIFEST, _ROWS, "checkpoint.pt", "metrics.jsonl", "DONE"}  # of a run, whole or not
+from gsf.core.errors import UserError
+from gsf.core.stage import DONE, MANIFEST, read_any_manifest
+
+_ROWS = "returns.csv"
+_TRACES = {MANIFEST, _ROWS, "checkpoint.pt", "metrics.jsonl", DONE}  # of a run, whole or not
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,12 @@ def _mapping(found: Any) -> Mapping[str, Any]:
 def read_stage(path: Path) -> Stage:
     path = Path(path).resolve()
     if (path / _ROWS).is_file() and not any(
-        (path / name).exists() for name in _TRACES - {_ROWS, "DONE"}
+        (path / name).exists() for name in _TRACES - {_ROWS, DONE}
     ):
         return Stage(path, {"kind": "rows"})
     try:
-        return Stage(path, _mapping(json.loads((path / _MANIFEST).read_text())))
-    except (OSError, ValueError):
+        return Stage(path, read_any_manifest(path))
+    except (OSError, UserError):
         return Stage(path, {})
 
 

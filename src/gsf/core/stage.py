@@ -8,6 +8,7 @@ it go on. An output written aside is whole once it is there; one made in place, 
 and go on, has its manifest from the start and DONE at the end.
 """
 
+import contextlib
 import json
 import subprocess
 from collections.abc import Mapping
@@ -16,21 +17,92 @@ from pathlib import Path
 from typing import Any, Self
 
 from gsf.core.errors import UserError
-from gsf.core.files import digest, is_leftover, remove, write_atomic
+from gsf.core.files import digest, digest_file, is_vacant, remove
 from gsf.core.options import Role, roles, to_json
+from gsf.core.schema import COUNT, DIGEST, LEVELS, NUMBER, POSITIVE, SHAPE, Form
+from gsf.core.sealed import KEY, check_file, checked, damaged, read_json, write_json
 from gsf.core.version import __version__
 
-MANIFEST, DONE = "manifest.json", "DONE"
+MANIFEST, DONE, METRICS = "manifest.json", "DONE", "metrics.jsonl"
 FORMATS = {  # of every kind of directory: a number that goes up when old ones can no longer be read
-    "policy": 1,
-    "recording": 1,
-    "dataset": 1,
-    "gvf": 1,
-    "labels": 1,
-    "run": 1,
-    "tuning": 1,
-    "similar": 1,
-    "report": 1,
+    "policy": 2,
+    "recording": 2,
+    "dataset": 2,
+    "gvf": 2,
+    "labels": 2,
+    "run": 2,
+    "tuning": 2,
+    "similar": 2,
+    "report": 2,
+}
+_FILES = {str: DIGEST}
+_DONE: Form = {"kind": str, "files": _FILES}
+_MANIFEST: Form = {
+    "kind": str,
+    "format": int,
+    "digest": DIGEST,
+    "content": (None, str),
+    "gsf": str,
+    "commit": (None, str),
+    "config": {str: object},
+    "options": {str: object},
+    "inputs": {str: str},
+}
+# What a manifest of each kind has beside, from the start or once it is whole.
+_BEGUN: dict[str, Form] = {
+    "run": {
+        "game": str,
+        "method": str,
+        "seed": COUNT,
+        "obs_shape": SHAPE,
+        "n_actions": POSITIVE,
+        "levels": LEVELS,
+        "difficulty": (None, str),
+        "actions": (None, [COUNT]),
+        "reward_scale": NUMBER,
+        "config": {"dataset": str, "gamma": NUMBER, "head": str, "on": str, "encoder": str},
+    },
+    "report": {"files": _FILES},
+    "policy": {"game": str},
+    "recording": {"game": str},
+}
+_WHOLE: dict[str, Form] = {
+    "dataset": {
+        "name": str,
+        "obs_shape": SHAPE,
+        "n_actions": POSITIVE,
+        "levels": LEVELS,
+        "n": POSITIVE,
+        "n_frames": POSITIVE,
+        "episodes": POSITIVE,
+        "mean_return": (None, NUMBER),
+        "regions": [[COUNT]],
+        "files": _FILES,
+    },
+    "gvf": {
+        "cumulant": str,
+        "rank": str,
+        "levels": LEVELS,
+        "n": POSITIVE,
+        "d": POSITIVE,
+        "seeded": bool,
+        "unknown": NUMBER,
+        "files": _FILES,
+        "config": {"dataset": str, "estimator": str, "gamma": NUMBER, "seed": int},
+    },
+    "labels": {
+        "cumulant": str,
+        "levels": LEVELS,
+        "n": POSITIVE,
+        "n_bins": POSITIVE,
+        "n_labels": POSITIVE,
+        "files": _FILES,
+        "histogram": [COUNT],
+        "share_ignored": NUMBER,
+        "spearman_time_left": [(None, NUMBER)],
+        "config": {"quantiles": str},
+    },
+    "similar": {"game": str, "files": _FILES},
 }
 
 
@@ -55,8 +127,7 @@ class Identity:
 
     def digest(self, content: str | None = None) -> str:
         """The same for the same output, wherever, whenever and however fast it was made."""
-        said = [self.kind, FORMATS[self.kind], self.options, self.inputs, content]
-        return digest(json.dumps(said, sort_keys=True))
+        return _digest(self.kind, self.options, self.inputs, content)
 
     def is_done(self, out: Path) -> bool:
         """Whether `out` is this output, whole; anything else in its place is refused."""
@@ -69,7 +140,7 @@ class Identity:
     def _found(self, out: Path) -> dict[str, Any] | None:
         """The manifest in `out`, of this output or of one that may go on to become it."""
         if not (out / MANIFEST).is_file():
-            if out.exists() and not (out.is_dir() and all(map(is_leftover, out.iterdir()))):
+            if not is_vacant(out):
                 raise UserError(f"{out} exists and is not {_a(self.kind)}; choose another --out.")
             return None
         manifest = read_manifest(out, self.kind, whole=False)
@@ -99,7 +170,9 @@ class Identity:
 
     def finish(self, out: Path, **facts: Any) -> None:
         """Marks an output made in place as whole."""
-        write_atomic(out / DONE, json.dumps(facts) + "\n")
+        log = out / METRICS
+        of_log = {METRICS: digest_file(log)} if log.is_file() else {}  # to which nothing is added
+        write_json(out / DONE, {"kind": self.kind, **facts, "files": of_log})
 
     def write(self, directory: Path, content: str | None = None, **facts: Any) -> dict[str, Any]:
         """Writes and returns the manifest; `digest` identifies the output to the next stage."""
@@ -107,6 +180,7 @@ class Identity:
             "kind": self.kind,
             "format": FORMATS[self.kind],
             "digest": self.digest(content),
+            "content": content,
             "gsf": __version__,
             "commit": _git_commit(),
             "config": dict(self.config),
@@ -114,8 +188,12 @@ class Identity:
             "inputs": dict(self.inputs),
             **facts,
         }
-        write_atomic(directory / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+        write_json(directory / MANIFEST, manifest)
         return manifest
+
+
+def _digest(kind: str, options: Any, inputs: Any, content: str | None) -> str:
+    return digest(json.dumps([kind, FORMATS[kind], options, inputs, content], sort_keys=True))
 
 
 def _a(kind: str) -> str:
@@ -124,30 +202,76 @@ def _a(kind: str) -> str:
 
 
 def is_whole(directory: Path, manifest: Mapping[str, Any]) -> bool:
-    return not manifest.get("in_place") or (directory / DONE).is_file()
+    done = directory / DONE
+    if not manifest.get("in_place") or not done.is_file():
+        return not manifest.get("in_place")
+    try:
+        read_json(done, _DONE)
+    except UserError as error:
+        raise UserError(f"{error} Or remove it: the same command finishes again.") from None
+    return True
 
 
 def read_manifest(directory: Path, kind: str, whole: bool = True) -> dict[str, Any]:
     """The manifest of a directory of this kind; with `whole` an unfinished one is refused."""
-    path = Path(directory) / MANIFEST
-    if not path.is_file():
+    directory = Path(directory)
+    if not (directory / MANIFEST).is_file():
         raise UserError(f"{directory} is not {_a(kind)}: it has no {MANIFEST}.")
-    try:
-        manifest: dict[str, Any] = json.loads(path.read_text())
-        found, found_version = manifest["kind"], manifest["format"]
-        if not all(isinstance(manifest[x], dict) for x in ("config", "options", "inputs")):
-            raise ValueError
-    except (ValueError, KeyError, TypeError):
-        raise UserError(f"{path} is damaged; make {_a(kind)} again.") from None
-    if found != kind:
-        raise UserError(f"{directory} holds {_a(found)}, not {_a(kind)}.")
-    if found_version != FORMATS[kind]:
-        raise UserError(
-            f"{directory} has {kind} format {found_version}; this gsf reads format {FORMATS[kind]}."
-        )
-    if whole and not is_whole(Path(directory), manifest):
+    manifest = read_any_manifest(directory, kind)
+    if whole and not is_whole(directory, manifest):
         raise UserError(f"{directory} is not finished; give the command that makes it again.")
     return manifest
+
+
+def read_any_manifest(directory: Path, wanted: str | None = None) -> dict[str, Any]:
+    """A manifest that has all that its kind asks for, of any kind or the one that is wanted."""
+    path = directory / MANIFEST
+    try:
+        manifest = read_json(path, _MANIFEST)
+    except UserError:
+        _refuse_older(path)
+        raise
+    kind = manifest["kind"]
+    if manifest["format"] != FORMATS.get(kind):
+        raise _other_format(path, kind, manifest["format"])
+    own = _digest(kind, manifest["options"], manifest["inputs"], manifest["content"])
+    if own != manifest["digest"]:
+        raise damaged(path, "its digest is of something else")
+    if wanted not in (None, kind):
+        raise UserError(f"{directory} holds {_a(kind)}, not {_a(str(wanted))}.")
+    checked(path, manifest, _BEGUN.get(kind, {}))
+    if not manifest.get("in_place") or (directory / DONE).is_file():
+        checked(path, manifest, _WHOLE.get(kind, {}))
+    return manifest
+
+
+def _refuse_older(path: Path) -> None:
+    """One from before manifests had a checksum."""
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        said = json.loads(path.read_bytes())
+        if KEY not in said and said["format"] != FORMATS[said["kind"]]:
+            raise _other_format(path, said["kind"], said["format"])
+
+
+def _other_format(path: Path, kind: str, found: Any) -> UserError:
+    known = FORMATS.get(kind, "none of it")
+    return UserError(f"{path.parent} has {kind} format {found}; this gsf reads format {known}.")
+
+
+def check_finished(path: Path) -> None:
+    """A file that grew line by line: once its directory is done, all of it is there."""
+    done = path.with_name(DONE)
+    expected = read_json(done, _DONE)["files"] if done.is_file() else {}
+    if path.name in expected:
+        check_file(path, expected[path.name])
+
+
+def check_files(directory: Path, manifest: Mapping[str, Any]) -> None:
+    """The files whose digests the manifest holds."""
+    for name, expected in manifest["files"].items():
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise UserError(f"{directory / MANIFEST} names {name}, which is not in its directory.")
+        check_file(directory / name, expected)
 
 
 def _git_commit() -> str | None:

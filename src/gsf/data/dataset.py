@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
 from gsf.core.errors import UserError
-from gsf.core.files import digest_file
-from gsf.core.logs import progress
+from gsf.core.stage import check_files
 from gsf.data.format import (
+    CHECKSUMS,
     Array,
     check_columns,
     dtypes,
@@ -30,6 +29,7 @@ from gsf.data.format import (
     read_facts,
 )
 from gsf.data.format import DatasetWriter as DatasetWriter
+from gsf.data.frames import Frames, verify_frames
 
 if TYPE_CHECKING:  # torch is imported where a batch is made, so that verifying needs none
     import torch
@@ -68,7 +68,7 @@ class Dataset:
         path: Path,
         manifest: Mapping[str, Any],
         columns: Mapping[str, Array],
-        obs: Array,
+        obs: Frames,
         prefetch: mmap.mmap | None,
     ) -> None:
         self.path, self.manifest, self.obs = path, manifest, obs
@@ -89,7 +89,7 @@ class Dataset:
 
     @classmethod
     def open(cls, path: Path | str, larger_than_memory: bool | None = None) -> Dataset:
-        """Checks the columns, not the hashes: that is `verify_dataset`.
+        """Checks the columns wholly, a frame when it is first read; `verify_dataset` checks all.
 
         `larger_than_memory` says how pages are read; by default the sizes decide.
         """
@@ -98,16 +98,19 @@ class Dataset:
         n, n_frames = manifest["n"], manifest["n_frames"]
         columns = {
             k: map_array(path / f"{k}.npy", dtype, (n,))[0]
-            for k, dtype in dtypes(manifest["columns"]).items()
+            for k, dtype in dtypes(x.removesuffix(".npy") for x in manifest["files"]).items()
         }
         shape = (n_frames, *manifest["obs_shape"])
         obs, pages = map_array(path / "obs.npy", "uint8", shape)
+        check_files(path, manifest)
         check_columns(path, columns, n_frames, manifest["n_actions"], len(manifest["levels"]))
         if larger_than_memory is None:
             larger_than_memory = obs.nbytes > _memory() / 2
         if larger_than_memory:  # reading ahead would throw out pages that a later batch needs
             pages.madvise(mmap.MADV_RANDOM)
-        return cls(path, manifest, columns, obs, pages if larger_than_memory else None)
+        checksums, _ = map_array(path / CHECKSUMS, "uint64", (n_frames,))
+        frames = Frames(path / "obs.npy", obs, checksums)
+        return cls(path, manifest, columns, frames, pages if larger_than_memory else None)
 
     def __len__(self) -> int:
         return len(self.action)
@@ -133,7 +136,7 @@ class Dataset:
         frame, has_next = self.frame[index], self.has_next[index]
         if self._prefetch_map is not None:
             self._prefetch(frame, 2)
-        obs, next_obs = self._pairs(frame, has_next)
+        obs, next_obs = self.obs.pairs(frame, has_next)
         return Batch(
             obs=torch.from_numpy(obs),
             action=torch.from_numpy(self.action[index].astype(np.int64)),
@@ -146,27 +149,6 @@ class Dataset:
             index=torch.from_numpy(index),
         )
 
-    def _pairs(self, frame: Array, has_next: Array) -> tuple[Array, Array]:
-        """Frames and those after them, or themselves where there is none; views of one copy.
-
-        Neighbours on disk are read in one go.
-        """
-        if len(self.obs) == 1:
-            return self.obs[frame], self.obs[frame]
-        first = np.minimum(frame, len(self.obs) - 2)
-        pairs = self._neighbours[first].view(np.uint8).reshape(*frame.shape, 2, *self.obs_shape)
-        obs, next_obs = pairs[..., 0, :, :, :], pairs[..., 1, :, :, :]
-        obs[frame > first] = next_obs[frame > first]  # the very last frame
-        next_obs[~has_next] = obs[~has_next]
-        return obs, next_obs
-
-    @cached_property
-    def _neighbours(self) -> Array:
-        """Every frame with the one after it as one item, overlapping: nothing is copied."""
-        size = self.obs[0].nbytes
-        n = len(self.obs) - 1
-        return np.ndarray(n, f"V{2 * size}", buffer=self.obs.data, strides=(size,))
-
     def observations(self, index: npt.ArrayLike) -> torch.Tensor:
         """Observations alone, uint8 [n,H,W,C], of the given rows."""
         import torch
@@ -174,7 +156,7 @@ class Dataset:
         frame = self.frame[np.asarray(index, dtype=np.int64)]
         if self._prefetch_map is not None:
             self._prefetch(frame, 1)
-        return torch.from_numpy(np.take(self.obs, frame, axis=0))
+        return torch.from_numpy(self.obs.take(frame))
 
     def windows(self, n: int, length: int, rng: np.random.Generator) -> Batch:
         """n runs of `length` consecutive rows inside one episode, uniform over possible starts."""
@@ -231,34 +213,7 @@ def _draw(
 
 
 def verify_dataset(path: Path) -> dict[str, Any]:
-    """Rehashes every column and region of frames; damage is an error that names what it hit."""
-    path = Path(path)
-    manifest = read_facts(path)
-    damaged = []
-    for column, dtype in dtypes(manifest["columns"]).items():
-        file = path / f"{column}.npy"
-        map_array(file, dtype, (manifest["n"],))
-        if digest_file(file) != manifest["columns"].get(column, {}).get("digest"):
-            damaged.append(file.name)
-    obs, _ = map_array(path / "obs.npy", "uint8", (manifest["n_frames"], *manifest["obs_shape"]))
-    with progress(f"verify {path.name}", len(obs), "frames") as advance:
-        for region, (start, stop, expected) in enumerate(manifest["regions"]):
-            if _digest_frames(path / "obs.npy", obs, start, stop) != expected:
-                damaged.append(f"obs.npy region {region} (frames {start} to {stop - 1})")
-            advance(stop)
-    if damaged:
-        raise UserError(f"{path} is damaged: {', '.join(damaged)}; make the dataset again.")
+    """Checks every column and every frame; damage is an error that names what it hit."""
     Dataset.open(path)
-    return manifest
-
-
-def _digest_frames(path: Path, obs: Array, start: int, stop: int) -> str:
-    """By reading, not through the map, so that memory stays small and the disk reads ahead."""
-    size, state = obs[0].nbytes, xxhash.xxh3_64()
-    with open(path, "rb") as file:
-        file.seek(path.stat().st_size - obs.nbytes + start * size)
-        left = (stop - start) * size
-        while block := file.read(min(left, 1 << 22)):
-            state.update(block)
-            left -= len(block)
-    return state.hexdigest()
+    verify_frames(Path(path))
+    return read_facts(path)

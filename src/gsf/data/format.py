@@ -1,13 +1,12 @@
 """A dataset's files: what is where, how they are written whole, what must hold when they are read.
 
-A directory: manifest.json, obs.npy uint8 [n_frames,H,W,C] with every frame once, and one
-<column>.npy [n] each. Row i's observation is obs[frame[i]]; its next one is obs[frame[i] + 1] iff
-has_next[i]. Rows of an episode are contiguous and in time order. No torch in here: replaying a
-recording into a dataset has to stay small.
+A directory: manifest.json, obs.npy uint8 [n_frames,H,W,C] with every frame once, checksum.npy
+uint64 [n_frames], one of each frame, and one <column>.npy [n] each. Row i's observation is
+obs[frame[i]]; its next one is obs[frame[i] + 1] iff has_next[i]. Rows of an episode are contiguous
+and in time order. No torch in here: replaying a recording into a dataset has to stay small.
 """
 
 import contextlib
-import errno
 import io
 import json
 import mmap
@@ -38,6 +37,7 @@ COLUMN_DTYPES = {
     "frame": "int64",  # row of obs.npy
 }
 OPTIONAL_DTYPES = {"behaviour_prob": "float32"}  # of the logged action, by who logged it
+CHECKSUMS = "checksum.npy"
 Array = npt.NDArray[Any]
 Rows = Mapping[str, npt.ArrayLike]
 _HEADER_BYTES = 128  # of a .npy file with one axis of any length
@@ -75,12 +75,10 @@ class DatasetWriter:
         self._n_actions, self._n_levels = int(n_actions), len(self._facts["levels"])
         self._frame_bytes = int(np.prod(self.obs_shape))
         self._next = self.first_frame[:-1].copy()  # where each region goes on
-        self._hashes = [xxhash.xxh3_64() for _ in region_frames]
         self._finished, self._unsynced = False, 0
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(full_disk_is_named(self.path))
             self._directory = stack.enter_context(atomic_directory(self.path))
             needed = self.n_frames * self._frame_bytes
             free = shutil.disk_usage(self._directory).free
@@ -96,6 +94,7 @@ class DatasetWriter:
             )
             self._header, self._descriptor = file.tell(), file.fileno()
             file.truncate(self._header + needed)
+            self._checksums = np.zeros(self.n_frames, np.uint64)
             self._stack = stack.pop_all()
         return self
 
@@ -118,9 +117,10 @@ class DatasetWriter:
             )
         if self._next[region] + len(frames) > self.first_frame[region + 1]:
             raise ValueError(f"more frames than declared for region {region}")
+        first = int(self._next[region])
+        self._checksums[first : first + len(frames)] = frame_checksums(frames)
         data = np.ascontiguousarray(frames).reshape(-1).data
-        self._hashes[region].update(data)
-        offset = self._header + int(self._next[region]) * self._frame_bytes
+        offset = self._header + first * self._frame_bytes
         self._next[region] += len(frames)
         os.lseek(self._descriptor, offset, os.SEEK_SET)
         while data:  # the kernel may write less than asked, at most 2 GB
@@ -144,20 +144,20 @@ class DatasetWriter:
         if not np.array_equal(self._next, self.first_frame[1:]):
             raise ValueError("fewer frames than declared")
         totals = self._write_columns([columns] if isinstance(columns, Mapping) else columns)
-        described = {
-            column: {"dtype": dtype, "digest": digest_file(self._directory / f"{column}.npy")}
-            for column, dtype in dtypes(totals.pop("columns")).items()
+        np.save(self._directory / CHECKSUMS, self._checksums, allow_pickle=False)
+        files = {
+            name: digest_file(self._directory / name)
+            for name in (CHECKSUMS, *(f"{x}.npy" for x in dtypes(totals.pop("columns"))))
         }
-        bounds = zip(self.first_frame[:-1], self.first_frame[1:], self._hashes, strict=True)
-        regions = [[int(start), int(stop), state.hexdigest()] for start, stop, state in bounds]
+        regions = np.stack([self.first_frame[:-1], self.first_frame[1:]], axis=1).tolist()
         identity = identity or Identity("dataset")
         manifest = identity.write(
             self._directory,
-            digest(json.dumps([regions, described, self._facts])),
+            digest(json.dumps([regions, files, self._facts])),
             **self._facts,
             n_frames=self.n_frames,
             regions=regions,
-            columns=described,
+            files=files,
             **{**totals, **facts},
         )
         self._finished = True
@@ -216,17 +216,10 @@ def _npy_header(dtype: str, n: int) -> bytes:
     return header.getvalue()
 
 
-@contextlib.contextmanager
-def full_disk_is_named(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise UserError(
-            f"the disk is full while writing {path}; make room, choose another --out or take "
-            "fewer transitions."
-        ) from None
+def frame_checksums(frames: Array) -> list[int]:
+    """Of each of the frames [k,H,W,C]."""
+    flat = np.ascontiguousarray(frames).reshape(len(frames), -1)
+    return [xxhash.xxh3_64_intdigest(frame) for frame in flat]
 
 
 def _whole_returns(columns: Mapping[str, Array], starts: npt.NDArray[np.int64]) -> list[float]:
@@ -243,12 +236,7 @@ def episode_starts(episode: Array) -> npt.NDArray[np.int64]:
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    manifest = read_manifest(path, "dataset")
-    needed = ("name", "obs_shape", "n_actions", "levels", "n", "n_frames", "regions", "columns")
-    missing = [key for key in (*needed, "digest") if key not in manifest]
-    if missing:
-        raise UserError(f"{path}/manifest.json lacks {missing[0]!r}; make the dataset again.")
-    return manifest
+    return read_manifest(path, "dataset")
 
 
 def map_array(path: Path, dtype: str, shape: tuple[int, ...]) -> tuple[Array, mmap.mmap]:
@@ -259,7 +247,7 @@ def map_array(path: Path, dtype: str, shape: tuple[int, ...]) -> tuple[Array, mm
         try:
             np.lib.format.read_magic(file)  # type: ignore[no-untyped-call]
             header = np.lib.format.read_array_header_1_0(file)  # type: ignore[no-untyped-call]
-        except ValueError:
+        except Exception:  # numpy reads the header as Python, which breaks in many ways
             raise UserError(f"{path} is not a .npy array; make the dataset again.") from None
         if header != (shape, False, np.dtype(dtype)):
             raise UserError(

@@ -1,4 +1,4 @@
-"""`gsf data`: look at recordings and datasets, check them, cut and join recordings."""
+"""`gsf data`: look at recordings and datasets, cut and join recordings."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from gsf.core.errors import UserError
+from gsf.core.files import locked
 from gsf.core.logs import console, progress
-from gsf.core.options import Count, Options, Some, Threads
-from gsf.data.dataset import verify_dataset
+from gsf.core.options import Count, Options, Some
 from gsf.data.format import read_facts
 from gsf.data.recording import Recording, concatenate, find_recording, list_shipped
 from gsf.data.replay import Replay
@@ -29,16 +29,6 @@ class InfoConfig(Options):
 
     path: tyro.conf.Positional[str]
     """A recording file, the name of a shipped one, or a dataset directory."""
-
-
-@dataclass(frozen=True)
-class VerifyConfig(Options):
-    """Replay a recording, or rehash a dataset; names whatever is damaged."""
-
-    path: tyro.conf.Positional[str]
-    """A recording file, the name of a shipped one, or a dataset directory."""
-    threads: Threads | None = None
-    """The env's threads while replaying. Default: one per core."""
 
 
 @dataclass(frozen=True)
@@ -178,17 +168,6 @@ def _actions(manifest: dict[str, Any]) -> str:
     return f"{len(ids)}, {distinct} of them distinct, of the suite's {len(facts.actions)}: {named}"
 
 
-def verify(config: VerifyConfig) -> None:
-    if Path(config.path).is_dir():
-        verify_dataset(Path(config.path))
-        print(f"{config.path}: every byte of frames and columns is as it was written.")
-        return
-    recording = Recording.load(config.path)
-    mismatches = verify_recording(recording, config.threads)
-    pixels = "and every pixel" if not mismatches else f"; PIXELS DIFFER in {mismatches} checksums"
-    print(f"{config.path}: {len(recording):,} transitions replay with the same logic {pixels}.")
-
-
 def verify_recording(recording: Recording, threads: int | None = None) -> int:
     """Replays all of it; returns how many pixel checksums differ."""
     return sum(replay.pixel_mismatches for replay in _replayed(recording, threads))
@@ -218,7 +197,8 @@ def join(config: JoinConfig) -> None:
 
 
 def _save_new(recording: Recording, out: Path) -> None:
-    if out.exists():
-        raise UserError(f"{out} exists already; remove it or choose another --out.")
-    recording.save(out)
+    with locked(out.parent, f".{out.name}.lock"):
+        if out.exists():
+            raise UserError(f"{out} exists already; remove it or choose another --out.")
+        recording.save(out)
     console.print(f"{len(recording):,} transitions of {recording.game} in {out}.")

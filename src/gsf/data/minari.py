@@ -25,7 +25,7 @@ from gsf.core.files import atomic_directory
 from gsf.core.images import image_shape, to_hwc
 from gsf.core.logs import progress
 from gsf.data.dataset import Dataset
-from gsf.data.format import Array, full_disk_is_named
+from gsf.data.format import Array
 from gsf.data.importers import (
     Episode,
     ExportConfig,
@@ -196,7 +196,7 @@ def write_minari(config: ExportConfig) -> Path:
         print(f"{config.out}: already done")
         return config.out
     space = _observation_space(dataset.obs_shape)
-    with full_disk_is_named(config.out), atomic_directory(config.out) as aside:
+    with atomic_directory(config.out) as aside:
         from minari.dataset.minari_storage import MinariStorage
 
         folder = aside.resolve() / "data"  # Minari cannot tell the size of a relative path

@@ -7,6 +7,7 @@ in it, or else the name of its sub-folder. Nothing is unpickled.
 """
 
 import contextlib
+import math
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -94,16 +95,34 @@ class _Arrays:
     def read(self, name: str) -> Array:
         if name not in self:
             raise UserError(f"{self._file} has no array {name!r}; it has {', '.join(self.names)}.")
+        self._shape(name)  # refuses what it claims before anything is allocated
         with self._archive.open(f"{name}.npy") as stream:
             array: Array = np.lib.format.read_array(stream)  # type: ignore[no-untyped-call]
         return array
 
+    def _shape(self, name: str) -> tuple[tuple[int, ...], Any]:
+        """Shape and dtype, if the bytes for them can be there."""
+        entry = self._archive.getinfo(f"{name}.npy")
+        with self._archive.open(entry) as stream:
+            version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
+            read = {(1, 0): np.lib.format.read_array_header_1_0}.get(
+                version, np.lib.format.read_array_header_2_0
+            )
+            shape, _, dtype = read(stream)  # type: ignore[no-untyped-call]
+            expected = stream.tell() + math.prod(shape) * dtype.itemsize
+        # Nothing is packed more than 1,032 times smaller.
+        if dtype.hasobject:  # which nobody unpickles
+            return shape, dtype
+        if entry.file_size != expected or expected > 1032 * entry.compress_size + 1024:
+            raise UserError(
+                f"{self._file} is damaged: {name!r} claims {expected:,} bytes that are not there."
+            )
+        return shape, dtype
+
     def obs_shape(self) -> tuple[int, ...]:
         if "obs" not in self:
             raise UserError(f"{self._file} has no array 'obs'; it has {', '.join(self.names)}.")
-        with self._archive.open("obs.npy") as stream:
-            np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
-            shape, _, dtype = np.lib.format.read_array_header_1_0(stream)  # type: ignore[no-untyped-call]
+        shape, dtype = self._shape("obs")
         if dtype != np.uint8 or image_shape(shape[1:]) is None:
             raise UserError(
                 f"{self._file} has {dtype} observations of shape {shape}; "
@@ -141,11 +160,23 @@ class _Arrays:
         return flags.get("terminated", not truncated), truncated
 
 
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    RuntimeError,
+    ValueError,
+    MemoryError,
+    OverflowError,
+)
+
+
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[_Arrays]:
     try:
         with zipfile.ZipFile(file) as archive:
             yield _Arrays(file, archive)
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError) as error:
+    except _UNREADABLE as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{file} is not a readable .npz of plain arrays: {reason}.") from None

@@ -18,11 +18,14 @@ from numpy.typing import NDArray
 
 from gsf.core.errors import UserError
 from gsf.core.files import digest, write_atomic
+from gsf.core.schema import COUNT, NUMBER, POSITIVE, Where, between
+from gsf.core.sealed import checked
 from gsf.suites import Suite, facts_of, find_game
 
 FORMAT = 1
 MAGIC = b"gsf-recording\n"
 BLOCK = 1024  # steps under one checksum
+MOST_LEVELS = 1_000_000  # that a take may declare: they are listed
 SHIPPED = Path(__file__).parent / "shipped"
 _ARRAYS = ("actions", "logic", "pixels")
 _PREFIX = struct.Struct("<III")  # format, bytes of the header, CRC of the header
@@ -156,7 +159,7 @@ class Recording:
         header_bytes = data[head : head + header_size]
         if zlib.crc32(header_bytes) != crc:
             raise UserError(f"{name} is damaged or truncated: its header fails its checksum.")
-        header = json.loads(header_bytes)
+        header = _header(header_bytes, name)
         sizes = [size for take in header["takes"] for size, _ in take["blocks"]]
         expected = head + header_size + sum(sizes)
         if len(data) != expected:
@@ -181,24 +184,73 @@ class Recording:
         return find_game(self.game)[0]
 
 
+def _header(data: bytes, name: str) -> dict[str, Any]:
+    """What a header of a right checksum says, if it can be true."""
+    try:
+        header: dict[str, Any] = json.loads(data)
+    except ValueError:
+        raise UserError(f"{name} has a header that is not JSON; record it again.") from None
+    return checked(name, header, _HEADER)
+
+
+def _fits_its_blocks(take: dict[str, Any]) -> bool:
+    """The blocks of its actions, and two of the checksums of each block and slot."""
+    n_blocks, sizes = -(-take["n_steps"] // BLOCK), [size for size, _ in take["blocks"]]
+    sums = 8 * n_blocks * take["n_envs"]
+    return len(sizes) == n_blocks + 2 and sizes[-2:] == [sums, sums]
+
+
+_TAKE = {
+    "seed": int,
+    "first_level": COUNT,
+    "n_levels": between(1, MOST_LEVELS),
+    "epsilon": dict,
+    "policy": dict,
+    "returns": {str: (None, NUMBER)},
+    "n_steps": POSITIVE,
+    "n_envs": POSITIVE,
+    "blocks": [Where([COUNT], "a size and a checksum", lambda pair: len(pair) == 2)],
+}
+_HEADER = {
+    "game": str,
+    "mode": str,
+    "takes": Where([Where(_TAKE, "a take with its blocks", _fits_its_blocks)], "some", bool),
+}
+
+
 def _read_take(data: bytes, header: dict[str, Any], n_actions: int, where: str) -> Take:
-    n_steps, n_envs = header.pop("n_steps"), header.pop("n_envs")
+    n_steps, n_envs = header["n_steps"], header["n_envs"]
     starts = range(0, n_steps, BLOCK)
     names = [f"actions of steps {at}..{min(at + BLOCK, n_steps) - 1}" for at in starts]
     names += ["checksums of the logic", "checksums of the pixels"]
     blocks, at = [], 0
-    for name, (size, crc) in zip(names, header.pop("blocks"), strict=True):
+    for name, (size, crc) in zip(names, header["blocks"], strict=True):
         block = data[at : at + size]
         if zlib.crc32(block) != crc:
             raise UserError(f"{where}: the {name} are damaged; get the file again.")
         blocks.append(block)
         at += size
-    rows = [np.frombuffer(zlib.decompress(b), np.uint8).reshape(n_envs, -1).T for b in blocks[:-2]]
     sums = [np.frombuffer(b, "<u8").reshape(-1, n_envs) for b in blocks[-2:]]
-    actions = np.concatenate(rows)
-    if actions.shape != (n_steps, n_envs) or actions.max() >= n_actions:
-        raise UserError(f"{where}: the actions do not fit the header; record it again.")
-    return Take(actions=actions, logic=sums[0], pixels=sums[1], **header)
+    rows = []
+    for first, block in zip(starts, blocks, strict=False):
+        n = min(BLOCK, n_steps - first)
+        rows.append(_unpacked(block, n_envs, n))
+        if rows[-1] is None or rows[-1].max() >= n_actions:
+            raise UserError(f"{where}: the actions do not fit the header; record it again.")
+    facts = {f.name: header[f.name] for f in fields(Take) if f.name not in _ARRAYS}
+    return Take(actions=np.concatenate(rows), logic=sums[0], pixels=sums[1], **facts)
+
+
+def _unpacked(block: bytes, n_envs: int, n: int) -> Any:
+    """Actions [n,n_envs]; None if there are more or fewer, however many more."""
+    packed = zlib.decompressobj()
+    try:
+        actions = packed.decompress(block, n * n_envs + 1)
+    except zlib.error:
+        return None
+    if len(actions) != n * n_envs or not packed.eof or packed.unused_data:
+        return None
+    return np.frombuffer(actions, np.uint8).reshape(n_envs, n).T
 
 
 def concatenate(recordings: Sequence[Recording]) -> Recording:

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from gsf.core.errors import UserError
-from gsf.core.files import write_atomic
+from gsf.core.files import digest, write_atomic
+from gsf.core.sealed import KEY, MARK, damaged, open_table, write_table
 from gsf.evaluation.splits import SPLITS as SPLITS
 from gsf.nets.acting import MODES as MODES
 from gsf.suites import known_facts
@@ -41,7 +42,11 @@ def check_rows(rows: pd.DataFrame, where: str) -> pd.DataFrame:
     for name in ("seed", "step", "temperature", "return", "length"):
         rows[name] = _numbers(rows[name], f"{where}: column {name!r}")
     rows["entropy"] = pd.to_numeric(rows["entropy"], errors="coerce")  # older rows have none
-    for name in ("seed", "step"):
+    for name in ("seed", "step", "length"):
+        wrong = (rows[name] < 0) | (rows[name] % 1 != 0)
+        if wrong.any():
+            found = rows[name][wrong].iloc[0]
+            raise UserError(f"{where}: {name} {found:g} is no count; evaluate the run again.")
         rows[name] = rows[name].astype(np.int64)
     for name, known in (("split", SPLITS), ("mode", MODES)):
         unknown = sorted(set(rows[name].astype(str)) - set(known))
@@ -103,19 +108,38 @@ def write_rows(path: Path, rows: pd.DataFrame) -> pd.DataFrame:
     assert not rows.duplicated(KEYS).any()
     if path.suffix == ".parquet":
         buffer = io.BytesIO()
-        rows.to_parquet(buffer, index=False)
+        sealed_rows(rows).to_parquet(buffer, index=False)
         write_atomic(path, buffer.getvalue())
     else:
-        write_atomic(path, rows.to_csv(index=False))
+        write_table(path, rows)
     return rows
 
 
 def read_table(path: Path) -> pd.DataFrame:
     """A CSV or Parquet file as it is."""
+    if path.suffix == ".parquet":
+        return _read_parquet(path)
     try:
-        if path.suffix == ".parquet":
-            return pd.read_parquet(path)
-        return pd.read_csv(path, dtype={IDENTITY: str})
-    except (OSError, ValueError, ImportError) as error:  # pandas' parser errors are ValueErrors
-        kind = "Parquet file" if path.suffix == ".parquet" else "CSV"
-        raise UserError(f"{path} is not a readable {kind} ({type(error).__name__}).") from None
+        text = open_table(path, path.read_bytes())
+        return pd.read_csv(io.BytesIO(text), dtype={IDENTITY: str})
+    except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
+        raise UserError(f"{path} is not a readable CSV ({type(error).__name__}).") from None
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    try:
+        found = pd.read_parquet(path)
+    except Exception as error:  # pyarrow raises many types for damaged files
+        raise UserError(f"{path} is no readable Parquet file ({type(error).__name__}).") from None
+    if KEY not in found:
+        return found
+    rows = found.drop(columns=KEY)
+    if set(found[KEY]) != set(sealed_rows(rows)[KEY]):
+        raise damaged(path)
+    return rows
+
+
+def sealed_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """With the column that the same rows have in a CSV."""
+    checksum = MARK + digest(rows.to_csv(index=False, lineterminator="\n"))
+    return rows.assign(**{KEY: checksum})

@@ -6,13 +6,12 @@ grid, and the highest mean return decides; of equals the highest temperature, ne
 as it was learnt. The choice goes with the run and is not made again.
 """
 
-import json
 from pathlib import Path
 
 import pandas as pd
 
-from gsf.core.files import write_atomic
 from gsf.core.logs import console
+from gsf.core.sealed import write_json
 from gsf.evaluation.players import Player
 from gsf.nets.acting import CHOSEN, mode_at
 
@@ -27,8 +26,10 @@ def choose(player: Player, rows: pd.DataFrame) -> dict[str, float]:
 
 def keep(run: Path, step: int, means: dict[str, float], n_levels: int) -> None:
     """Writes the choice beside the run, where `load_agent` finds it."""
+    from gsf.learn.agent import read_temperatures  # which needs torch
+
     path = run / CHOSEN
-    known = json.loads(path.read_text()) if path.is_file() else {}
+    known = read_temperatures(run)
     known[str(step)] = {
         "temperature": float(next(iter(means))),
         "n_levels": n_levels,
@@ -36,6 +37,6 @@ def keep(run: Path, step: int, means: dict[str, float], n_levels: int) -> None:
     }
     ordered = {k: known[k] for k in sorted(known, key=int)}
     try:
-        write_atomic(path, json.dumps(ordered, indent=1) + "\n")
+        write_json(path, ordered)
     except OSError as error:  # somebody else's run: the rows say the temperature, too
         console.print(f"[yellow]cannot write {path}: {error.strerror}.[/]", soft_wrap=True)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from gsf.core.errors import UserError
+from gsf.core.files import full_disk_is_named, locked
 from gsf.core.images import in_colour
 from gsf.core.options import Count, Options, Seed, between
 from gsf.evaluation.players import Device, Player, find_players, is_run
@@ -207,17 +208,17 @@ def _caption(line: str, width: int) -> Frame:
 @contextlib.contextmanager
 def _aside(out: Path) -> Iterator[Path]:
     """A file to write beside `out`, which it becomes only if the whole video is written."""
-    aside = out.with_name(f".{out.stem}.{os.getpid()}.partial{out.suffix}")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        aside.touch()
-    except OSError as error:
-        raise UserError(f"cannot write {out}: {error.strerror}; choose another --out.") from None
-    try:
-        yield aside
+    aside = out.with_name(f".{out.stem}.partial{out.suffix}")  # a killed one's is written over
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locked(out.parent, f".{out.name}.lock"))
+            aside.touch()
+        except OSError as error:
+            raise UserError(f"cannot write {out}: {error.strerror}; use another --out.") from None
+        stack.callback(aside.unlink, missing_ok=True)
+        with full_disk_is_named(out):
+            yield aside
         os.replace(aside, out)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def _write_gif(path: Path, frames: Iterator[Frame], fps: int) -> None:

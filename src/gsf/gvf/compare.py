@@ -6,7 +6,6 @@ Out: a table, best first, also as compare.csv and compare.json.
 """
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from gsf.core.files import write_atomic
 from gsf.core.registry import Found
+from gsf.core.sealed import write_json, write_table
+from gsf.core.stage import read_manifest
 from gsf.data.dataset import Dataset
 from gsf.gvf import cumulants
 from gsf.gvf.cumulants import Cumulant
 from gsf.gvf.diagnostics import diagnose, table
 from gsf.gvf.fit import FitConfig, along_trajectories, fit
+from gsf.gvf.label import read_values
 
 Array = npt.NDArray[Any]
 
@@ -48,8 +49,8 @@ def compare(dataset: Dataset, config: FitConfig) -> Path:
         )
         found.append({"cumulant": one.name, "estimator": config.estimator, **diagnosis.to_json()})
     found.sort(key=lambda row: -row["score"])
-    write_atomic(config.out / "compare.json", json.dumps(found, indent=1) + "\n")
-    write_atomic(config.out / "compare.csv", pd.DataFrame(found).to_csv(index=False))
+    write_json(config.out / "compare.json", {"cumulants": found})
+    write_table(config.out / "compare.csv", pd.DataFrame(found))
     print(table(found))
     print(f"{len(rows):,} transitions; best first; also in {config.out / 'compare.csv'}")
     return config.out
@@ -70,8 +71,7 @@ def _values(dataset: Dataset, rows: Array, one: Found[Cumulant], config: FitConf
     if config.estimator == "td":
         out = config.out / f"{one.name}-seed{config.seed}"
         fit(dataclasses.replace(config, compare=False, out=out, diagnose=False))
-        values: Array = np.load(out / "values.npy", allow_pickle=False)[rows]
-        return values
+        return read_values(out, read_manifest(out, "gvf"), dataset)[rows]
     c = cumulants.evaluate(one.value, dataset, rows, config.seed, config.device)
     value = along_trajectories(dataset, one, c, rows, config)
     return cumulants.ranked(value, config.rank or one.value.rank, dataset.action[rows])

@@ -15,7 +15,7 @@ import numpy as np
 from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory, digest, digest_file
 from gsf.core.logs import console
-from gsf.core.stage import Identity, read_manifest
+from gsf.core.stage import Identity, check_files, read_manifest
 from gsf.data.dataset import Dataset
 from gsf.equations import (
     quantile_labels,
@@ -23,7 +23,7 @@ from gsf.equations import (
 )
 from gsf.gvf.bins import CANDIDATE_BINS, bins_table, choose_bins
 from gsf.gvf.diagnostics import stability, time_left_correlation
-from gsf.gvf.labels import Array
+from gsf.gvf.labels import Array, read_array
 from gsf.gvf.levels import check_known_levels, check_levels
 from gsf.gvf.options import LabelConfig as LabelConfig
 
@@ -62,10 +62,8 @@ def read_values(path: Path, manifest: dict[str, Any], dataset: Dataset) -> Array
             f"{path} was fitted on another dataset than {dataset.path}; fit it again or give the "
             "right one with --dataset."
         )
-    if digest_file(path / "values.npy") != manifest["files"]["values.npy"]:
-        raise UserError(f"{path / 'values.npy'} is damaged; remove {path} and fit it again.")
-    values: Array = np.load(path / "values.npy", allow_pickle=False)
-    return values
+    check_files(path, manifest)
+    return read_array(path / "values.npy", np.float32, len(dataset))
 
 
 def _write(
@@ -86,7 +84,7 @@ def _write(
         np.save(out / "label.npy", found.astype(dtype), allow_pickle=False)
         np.save(out / "rank.npy", rank, allow_pickle=False)
         for name in ("values.npy", "action_values.npy"):
-            if (config.gvf / name).is_file():
+            if name in fitted["files"]:
                 shutil.copyfile(config.gvf / name, out / name)
         files = {x.name: digest_file(x) for x in sorted(out.glob("*.npy"))}
         identity.write(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gsf.core.errors import UserError
-from gsf.core.stage import read_manifest
+from gsf.core.stage import check_files, read_manifest
 from gsf.data.dataset import Dataset
 from gsf.equations import (
     bin_edges,
@@ -52,25 +52,39 @@ def load_labels(path: Path, dataset: Dataset) -> Labels:
             f"{path} holds labels of another dataset than {dataset.path}; run gsf fit and gsf "
             "label on this one."
         )
-    arrays = {x: _mapped(path / f"{x}.npy", len(dataset)) for x in ("label", "rank", "values")}
-    own_actions = path / "action_values.npy"
+    check_files(path, manifest)
+    n, n_bins, dtypes = len(dataset), manifest["n_bins"], {"label": np.signedinteger}
+    arrays = {
+        name.removesuffix(".npy"): read_array(path / name, dtypes.get(name[:5], np.floating), n)
+        for name in ("label.npy", "rank.npy", "values.npy", "action_values.npy")
+        if name in manifest["files"]
+    }
+    label = arrays.get("label", np.empty(0))
+    if not {"label", "rank", "values"} <= set(arrays) or arrays["rank"].shape != label.shape:
+        raise UserError(f"{path} lacks label, rank or values of its rows; run gsf label again.")
+    if label.min() < -1 or label.max() >= n_bins:
+        raise UserError(f"{path} has labels outside -1..{n_bins - 1}; run gsf label again.")
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     return Labels(
-        **arrays,
-        action_values=_mapped(own_actions, len(dataset)) if own_actions.is_file() else None,
-        n_bins=manifest["n_bins"],
+        **{"action_values": None, **tensors},  # type: ignore[arg-type]
+        n_bins=n_bins,
         quantiles=manifest["config"]["quantiles"],
         cumulant=manifest["cumulant"],
     )
 
 
-def _mapped(path: Path, n: int) -> Tensor:
+def read_array(path: Path, dtype: Any, n: int) -> Array:
+    """n rows of such numbers, mapped from disk."""
     try:
-        array = np.load(path, mmap_mode="c", allow_pickle=False)  # copy on write: torch wants it
-    except (OSError, ValueError):
-        raise UserError(f"{path} is missing or damaged; run gsf label again.") from None
-    if len(array) != n:
-        raise UserError(f"{path} has {len(array)} rows instead of {n}; run gsf label again.")
-    return torch.from_numpy(array)
+        array: Array = np.load(path, mmap_mode="c", allow_pickle=False)  # torch wants to write
+    except Exception:  # numpy reads the header as Python, which breaks in many ways
+        raise UserError(f"{path} is missing or no array; make {path.parent} again.") from None
+    if array.ndim not in (1, 2) or len(array) != n or not np.issubdtype(array.dtype, dtype):
+        raise UserError(
+            f"{path} has {array.dtype} {array.shape} instead of {n} rows of "
+            f"{dtype.__name__}; make {path.parent} again."
+        )
+    return array
 
 
 def batch_labels(values: Any, level: Any, n_bins: int) -> Any:

@@ -18,9 +18,10 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from gsf.core.errors import UserError
-from gsf.core.files import load_checkpoint, save_checkpoint
 from gsf.core.interrupts import stoppable
 from gsf.core.logs import Metrics, progress
+from gsf.core.schema import LEVELS, POSITIVE, SHAPE
+from gsf.core.sealed import fitting, load_checkpoint, save_checkpoint
 from gsf.data.dataset import Batch, Dataset
 from gsf.equations import (
     ema,
@@ -211,11 +212,27 @@ class TDLearner:
         self.rng.bit_generator.state = json.loads(state["rng"])
 
 
+CHECKPOINT = {
+    "shape": {
+        "obs_shape": SHAPE,
+        "encoder": str,
+        "levels": LEVELS,
+        "n_slots": POSITIVE,
+        "d": POSITIVE,
+    },
+    **dict.fromkeys(("online", "target", "popart", "optimizer"), dict),
+    "rng": str,
+    "step": POSITIVE,
+}
+
+
 def load_learner(fit: Path, device: str = "cpu") -> TDLearner:
     """The networks of a finished TD fit."""
-    state = load_checkpoint(fit / "checkpoint.pt")
-    learner = TDLearner(state["shape"], seed=0, lr=0.0, device=device)
-    learner.load(state)
+    path = fit / "checkpoint.pt"
+    state = load_checkpoint(path, CHECKPOINT)
+    with fitting(path):
+        learner = TDLearner(state["shape"], seed=0, lr=0.0, device=device)
+        learner.load(state)
     return learner
 
 
@@ -252,8 +269,9 @@ def learn(dataset: Dataset, cumulants: Array, config: "FitConfig", out: Path) ->
     keep_freed_memory()
     learner, step = TDLearner(shape, config.seed, config.lr, config.device), 0
     if (out / "checkpoint.pt").is_file():
-        state = load_checkpoint(out / "checkpoint.pt")
-        learner.load(state)
+        state = load_checkpoint(out / "checkpoint.pt", CHECKPOINT)
+        with fitting(out / "checkpoint.pt"):
+            learner.load(state)
         step = state["step"]
     usable, following = usable_rows(dataset, q), next_rows(dataset)  # -1: no next action is needed
     slot_of = dataset.action.astype(np.int64) if q else np.zeros(len(dataset), np.int64)

@@ -1,6 +1,5 @@
 """An agent, as it acts: `load_agent(run).act(obs)` is what comes out of training."""
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,9 @@ import numpy.typing as npt
 import torch
 
 from gsf.core.errors import UserError
-from gsf.core.files import load_checkpoint
 from gsf.core.options import from_json
+from gsf.core.schema import COUNT, NUMBER
+from gsf.core.sealed import fitting, load_checkpoint, read_json
 from gsf.core.stage import read_manifest
 from gsf.learn import bases
 from gsf.learn.context import Spec
@@ -108,8 +108,9 @@ def load_agent(run: Path | str, step: int | None = None, device: str = "cpu") ->
     found = encoders.find_again(config["encoder"], manifest["inputs"].get("encoder"))
     encoder = Encoder(spec.obs_shape, found.value)
     base = kind(from_json(kind.Config, config["base"]), spec)
-    encoder.load_state_dict(state["encoder"])
-    base.load_state_dict(state["base"])
+    with fitting(run / name):
+        encoder.load_state_dict(state["encoder"])
+        base.load_state_dict(state["base"])
     for module in (encoder, base):
         module.to(device).eval().requires_grad_(False)
     return Agent(
@@ -128,20 +129,25 @@ def load_agent(run: Path | str, step: int | None = None, device: str = "cpu") ->
 
 def read_temperature(run: Path, step: int) -> float | None:
     """What `gsf evaluate` chose for the network of this step; None: nothing yet."""
+    chosen = read_temperatures(run).get(str(step))
+    return None if chosen is None else float(chosen["temperature"])
+
+
+def read_temperatures(run: Path) -> dict[str, Any]:
+    """By step."""
     path = run / CHOSEN
-    try:
-        chosen = json.loads(path.read_text()).get(str(step)) if path.is_file() else None
-        return None if chosen is None else float(chosen["temperature"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise UserError(f"{path} is damaged; remove it and evaluate the run again.") from None
+    return read_json(path, {str: {"temperature": NUMBER}}) if path.is_file() else {}
+
+
+CHECKPOINT = {"method": str, "step": COUNT, "encoder": dict, "base": dict}
 
 
 def load_run_checkpoint(path: Path, method: str) -> dict[str, Any]:
     """A checkpoint of this method and no other."""
-    state = load_checkpoint(path)
-    if state.get("method") != method:
+    state = load_checkpoint(path, CHECKPOINT)
+    if state["method"] != method:
         raise UserError(
-            f"{path} is a checkpoint of method {state.get('method')}, but its run is of {method}; "
+            f"{path} is a checkpoint of method {state['method']}, but its run is of {method}; "
             "put the right file back or train again into another --out."
         )
     return state

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gsf.core.errors import UserError
-from gsf.core.files import load_checkpoint, save_checkpoint
+from gsf.core.errors import FoundWrong, UserError
 from gsf.core.logs import console
+from gsf.core.sealed import load_checkpoint, save_checkpoint
 from gsf.data.dataset import Dataset
 from gsf.gvf import cumulants
 from gsf.gvf.cumulants import Chunk
@@ -337,7 +337,7 @@ def check(config: CheckConfig) -> None:
                 print(f"        {why}")
     print(f"{config.name} breaks {broken}." if broken else f"{config.name} is as gsf expects it.")
     if broken:
-        raise SystemExit(1)
+        raise FoundWrong(f"{broken} promises are broken")
 
 
 def _attempt(promise: Promise, subject: Subject) -> str | None:

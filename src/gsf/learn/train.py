@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from gsf.core.errors import UserError
-from gsf.core.files import locked, save_checkpoint
+from gsf.core.files import locked
 from gsf.core.interrupts import stoppable
 from gsf.core.logs import Metrics, console, progress
+from gsf.core.sealed import fitting, save_checkpoint
 from gsf.core.stage import Identity, read_manifest
 from gsf.data.dataset import Dataset
 from gsf.gvf.labels import load_labels
@@ -202,10 +203,11 @@ def _resume(
             f"{config.out} is at step {state['step']} already; ask for at least as many "
             "--grad-steps, or choose another --out."
         )
-    learner.load(state)
-    rng.bit_generator.state = json.loads(state["rng"])
-    feed_rng.bit_generator.state = json.loads(state["feed"])
-    return _Position(**{f.name: state[f.name] for f in dataclasses.fields(_Position)})
+    with fitting(latest):
+        learner.load(state)
+        rng.bit_generator.state = json.loads(state["rng"])
+        feed_rng.bit_generator.state = json.loads(state["feed"])
+        return _Position(**{f.name: state[f.name] for f in dataclasses.fields(_Position)})
 
 
 def _diverged(config: TrainConfig, what: str, step: int, saved: int) -> UserError:

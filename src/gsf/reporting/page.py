@@ -25,12 +25,16 @@ from gsf.reporting import tables
 from gsf.reporting.figures import describe
 from gsf.reporting.stats import STATISTICS
 
-BROKEN = (UserError, ImportError, KeyError, TypeError, ValueError, RuntimeError, OSError)
 _CELL = re.compile(r"^(-?[\d.]+|nan)( \[.*\])?$")  # tables.wide: "0.31 [0.20, 0.43]"
 _POLICY = (
     "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src 'sha256-{}'"
 )
 Part = dict[str, Any]
+
+
+def _said(error: Exception) -> str:
+    is_plain = isinstance(error, UserError | ImportError)
+    return str(error).rstrip(".") if is_plain else f"{type(error).__name__}: {error}"
 
 
 def part(kind: str, **facts: Any) -> Part:
@@ -67,8 +71,8 @@ class Page:
         """Also figures/<name>.png and .svg."""
         try:
             paths = drawing.save(draw(), self.out / "figures" / name)
-        except (UserError, ValueError) as error:  # matplotlib refuses some names, such as "$_"
-            self.problems.append(f"Figure left out, {title}: {error}")
+        except Exception as error:  # matplotlib refuses some names, such as "$_"
+            self.problems.append(f"Figure left out, {title}: {_said(error)}")
             return None
         return self._figure(paths, title, caption, inches)
 
@@ -125,10 +129,8 @@ class Page:
         """Whatever goes wrong inside is named, and the rest goes on."""
         try:
             yield
-        except BROKEN as error:
-            is_plain = isinstance(error, UserError | ImportError)
-            said = str(error).rstrip(".") if is_plain else f"{type(error).__name__}: {error}"
-            self.problems.append(f"{failure} ({said}).")
+        except Exception as error:  # one bad run never ends the report
+            self.problems.append(f"{failure} ({_said(error)}).")
 
     def brief(self, words: str) -> str:
         """Paths below the roots without their beginning, which means nothing to other readers."""

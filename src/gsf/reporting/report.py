@@ -5,6 +5,8 @@ reported. Same inputs, same bytes. Torch and Procgen are imported late, and only
 (neighbours, films, theorems); without them the page says so.
 """
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,11 +17,11 @@ from rich.markup import escape
 
 from gsf.core.drawing import in_order
 from gsf.core.errors import UserError
-from gsf.core.files import digest_file, write_atomic
+from gsf.core.files import digest, digest_file, is_vacant, locked, write_atomic
 from gsf.core.logs import console
 from gsf.core.options import Count, Options, Some, between, to_json
 from gsf.core.results import Results, Stage
-from gsf.core.stage import Identity, read_manifest
+from gsf.core.stage import DONE, MANIFEST, Identity, read_manifest
 from gsf.nets.acting import Mode
 from gsf.reporting import headline
 from gsf.reporting.gather import RUN, gather, missing_runs
@@ -77,13 +79,20 @@ def report(config: ReportConfig) -> Path:
 
     report(ReportConfig((Path("results/laptop"),), out=Path("report")))
     """
+    _require_report(config.out)
+    with locked(config.out):
+        return _report(config)
+
+
+def _report(config: ReportConfig) -> Path:
     stale = _require_report(config.out)
     found = Results(config.runs)
     rows, problems = gather(config.runs)
     if not len(rows) and not found.of("run"):
         raise UserError(f"no run found in {', '.join(map(str, config.runs))}. {' '.join(problems)}")
     # First of all: a later report over the same directories must not take this one for runs.
-    Identity.of("report", config, {}).write(config.out, files=stale)
+    (config.out / DONE).unlink(missing_ok=True)
+    Identity.of("report", config, {}).write(config.out, in_place=True, files=stale)
     page = Page(config.out, config.runs)
     page.problems += problems
     returns = find_returns(rows, config.split, config.mode, config.replicates, page)
@@ -111,24 +120,28 @@ def report(config: ReportConfig) -> Path:
     return target
 
 
-def _require_report(out: Path) -> list[str]:
+def _require_report(out: Path) -> dict[str, str]:
     """The files of the report that `out` holds already; anything else there is refused."""
-    if (out / "manifest.json").is_file():
-        return list(read_manifest(out, "report").get("files", []))
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if (out / MANIFEST).is_file():
+        return dict(read_manifest(out, "report", whole=False)["files"])
+    if not is_vacant(out):
         raise UserError(f"{out} exists and is not a report; choose another --out.")
-    return []
+    return {}
 
 
-def _finish(config: ReportConfig, found: Results, page: Page, stale: list[str]) -> None:
+def _finish(config: ReportConfig, found: Results, page: Page, stale: Iterable[str]) -> None:
     """The manifest, and away with files of an earlier report that this one does not have."""
-    for name in set(stale) - set(page.files):
-        if Path(name).parts[0] in ("figures", "tables") and ".." not in Path(name).parts:
-            (config.out / name).unlink(missing_ok=True)
+    names = ["report.html", *sorted(page.files)]
+    for name in set(stale) - set(names):
+        file = config.out / name
+        inside = file.parent.resolve().parent == config.out.resolve()  # no link leads elsewhere
+        if inside and file.parent.name in ("figures", "tables"):
+            file.unlink(missing_ok=True)
     inputs = {str(run.path): run.digest for run in found.of("run")}
-    content = digest_file(config.out / "report.html")
-    facts = {"files": sorted(page.files), "page": content}
-    Identity.of("report", config, inputs).write(config.out, content, **facts)
+    files = {name: digest_file(config.out / name) for name in names}
+    identity = Identity.of("report", config, inputs)
+    identity.write(config.out, digest(json.dumps(files)), in_place=True, files=files)
+    identity.finish(config.out)
 
 
 def first_runs(found: Results) -> Runs:

@@ -91,6 +91,17 @@ def to_latex(table: pd.DataFrame) -> str:
     return str(table.to_latex(index=False, escape=True, column_format=form))
 
 
+def _unlike_formulas(tidy: pd.DataFrame) -> pd.DataFrame:
+    """Spreadsheets compute what begins like a formula, and names may come from anybody's files."""
+
+    def plain(cell: Any) -> Any:
+        risky = isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+        return f"'{cell}" if risky else cell
+
+    texts = tidy.select_dtypes(exclude="number").columns
+    return tidy.assign(**{name: tidy[name].astype(object).map(plain) for name in texts})
+
+
 def write_table(
     tidy: pd.DataFrame, stem: Path, index: str = "game", columns: str = "method", digits: int = 2
 ) -> list[Path]:
@@ -98,7 +109,7 @@ def write_table(
     table = wide(tidy, index, columns, digits)
     stem = Path(stem)
     texts = {
-        "csv": tidy.to_csv(index=False, float_format="%.6g", lineterminator="\n"),
+        "csv": _unlike_formulas(tidy).to_csv(index=False, float_format="%.6g", lineterminator="\n"),
         "md": to_markdown(table),
         "tex": to_latex(table),
     }

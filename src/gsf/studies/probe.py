@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from gsf.core.drawing import colour, in_order, panels, save, styled
 from gsf.core.errors import UserError
-from gsf.core.files import load_checkpoint, write_atomic
 from gsf.core.logs import console, progress
 from gsf.core.results import Results, Stage, read_stage
+from gsf.core.sealed import load_checkpoint, write_table
 from gsf.evaluation.intervals import mean_over_levels
 from gsf.learn.agent import load_agent
 from gsf.nets.encoders import Z_DIM
@@ -59,7 +59,7 @@ def probe(config: ProbeConfig) -> Path:
     frame = pd.DataFrame(rows)
     if set(frame["method"]) == {PIXELS}:
         raise UserError("none of the runs can be probed; the reasons are above.")
-    write_atomic(config.out / "probe.csv", frame.to_csv(index=False, float_format="%.4f"))
+    write_table(config.out / "probe.csv", frame, float_format="%.4f")
     save(draw(frame), config.out / "probe")
     _print(frame)
     return config.out

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsf.core.errors import UserError
-from gsf.core.files import digest_file
 from gsf.core.logs import progress
-from gsf.core.stage import read_manifest
+from gsf.core.stage import check_files, read_manifest
 from gsf.data.format import read_facts
 from gsf.data.recording import Recording, Take
 from gsf.data.replay import Replay
@@ -46,8 +45,7 @@ class FitValues:
             raise UserError(f"{gvf} was fitted on another dataset; give it as --dataset.")
         if facts["inputs"].get("recording") != recording.digest:
             raise UserError(f"{dataset}, which {gvf} is of, was made of another recording.")
-        if digest_file(gvf / "values.npy") != manifest["files"]["values.npy"]:
-            raise UserError(f"{gvf / 'values.npy'} is damaged; fit it again.")
+        check_files(gvf, manifest)
         self._values: Array = np.load(gvf / "values.npy", allow_pickle=False)
         if self._values.ndim != 1:
             raise UserError(
@@ -61,8 +59,7 @@ class FitValues:
         cut = recording.cut(kept) if kept else recording
         slots = [(take, slot) for take, x in enumerate(cut.takes) for slot in range(x.n_envs)]
         self._rows = {
-            slot: (start, stop)
-            for slot, (start, stop, _) in zip(slots, facts["regions"], strict=True)
+            slot: (start, stop) for slot, (start, stop) in zip(slots, facts["regions"], strict=True)
         }
 
     def of(self, take: int, slot: int, n_steps: int) -> NDArray[np.float32]:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from gsf.core.drawing import BLUE, ORANGE, new_figure, save, styled
 from gsf.core.errors import UserError
-from gsf.core.files import atomic_directory
+from gsf.core.files import atomic_directory, digest, digest_file
 from gsf.core.logs import console
+from gsf.core.sealed import write_json
 from gsf.core.stage import Identity
 from gsf.data.recording import Recording
 from gsf.equations import cosine_distance, normalised_squared_error, total_variation
@@ -170,8 +171,9 @@ def _write(
     rows = [[frames[row + t] for t in range(config.length)] for row in best.rows]
     with atomic_directory(config.out) as out:
         save(draw(facts, rows), out / "similar")
-        (out / "similar.json").write_text(json.dumps(facts, indent=1) + "\n")
-        identity.write(out, game=recording.game)
+        write_json(out / "similar.json", facts)
+        files = {path.name: digest_file(path) for path in sorted(out.iterdir())}
+        identity.write(out, digest(json.dumps(files)), game=recording.game, files=files)
     print(
         f"{config.out}: {recording.game} levels {facts['segments'][0]['level']} and "
         f"{facts['segments'][1]['level']}: state similarity {facts['state_cosine']:.3f}, value "

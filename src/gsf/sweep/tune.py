@@ -10,10 +10,10 @@ from pathlib import Path
 import pandas as pd
 
 from gsf.core.errors import UserError
-from gsf.core.files import write_atomic
 from gsf.core.logs import console
+from gsf.core.sealed import write_table
 from gsf.core.stage import Identity
-from gsf.evaluation.rows import MODES
+from gsf.evaluation.rows import MODES, read_table
 from gsf.learn.learner import AgentConfig
 from gsf.learn.methods import Method
 from gsf.sweep.jobs import run_jobs
@@ -50,14 +50,14 @@ def tune(plan: Plan) -> Chosen:
     for job, failure in failures.items():  # a setting that breaks is named, and not chosen
         console.print(f"[red]failed:[/] tuning {job}: {failure}", soft_wrap=True)
     rows = [
-        pd.read_csv(job.out / "returns.csv").assign(trial=number, setting=" ".join(trial))
+        read_table(job.out / "returns.csv").assign(trial=number, setting=" ".join(trial))
         for job, (number, trial) in jobs.items()
         if job not in failures
     ]
     if not rows:
         raise UserError("every trial of the tuning failed; the reasons are above.")
     table = choose(pd.concat(rows), config.tune)
-    write_atomic(out / "trials.csv", table.to_csv(index=False))
+    write_table(out / "trials.csv", table)
     best = table.loc[table["chosen"], ["game", "method", "setting"]].to_numpy().tolist()
     for game, method, setting in best:
         console.print(f"tuned {game} {method}: {setting}", highlight=False)

@@ -1,12 +1,13 @@
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import manifests
 from gsf.core.drawing import save
 from gsf.core.results import Results
-from gsf.core.stage import Identity
+from gsf.core.sealed import to_line
+from gsf.reporting.page import Page
 from gsf.reporting.sections import method
 from gsf.suites.procgen import GAMES
 
@@ -56,8 +57,12 @@ def test_cost_is_relative_to_cql():
 
 
 def test_the_cost_is_that_of_the_last_whole_row(tmp_path: Path):
-    Identity("run").write(tmp_path, method="cql")
-    lines = [json.dumps({"step": i, "train/seconds": 2.0 * i * i}) for i in (1, 2, 3)]
-    lines += [json.dumps({"step": 4, "other": 1.0}), '{"step": 5, "train/sec']
-    (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
-    assert method._seconds_per_step(Results([tmp_path])) == {"cql": [6.0]}
+    manifests.write("run", tmp_path)
+    lines = [to_line({"step": i, "train/seconds": 2.0 * i * i}) for i in (1, 2, 3)]
+    lines += [to_line({"step": 4, "other": 1.0}), '{"step": 5, "train/sec']
+    (tmp_path / "metrics.jsonl").write_text("".join(lines))
+    page = Page(tmp_path / "page", [tmp_path])
+    assert method._seconds_per_step(Results([tmp_path]), page) == {"cql": [6.0]}
+    (tmp_path / "metrics.jsonl").write_bytes(b"\xff\xfe not UTF-8\n")
+    assert method._seconds_per_step(Results([tmp_path]), page) == {}
+    assert "metrics.jsonl is damaged: line 1 fails its checksum" in page.problems[0]

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from gsf.core.drawing import BLUE, colour, in_order, new_figure, panels, styled
 from gsf.core.files import digest
 from gsf.core.logs import read_metrics
-from gsf.core.results import Results
+from gsf.core.results import Results, Stage
+from gsf.core.stage import METRICS, check_files
 from gsf.reporting.page import Page, Part
 from gsf.reporting.tables import paper_games
 from gsf.suites import known_facts
@@ -36,9 +37,10 @@ def method(found: Results, baseline: str, page: Page) -> Iterator[Part | None]:
     yield from _theorems(found, page)
     policies: dict[str, Metrics] = {}
     for stage in found.of("policy"):
-        metrics = read_metrics(stage.path / "metrics.jsonl")
-        if any("ppo/entropy" in row for row in metrics):
-            policies.setdefault(str(stage.manifest.get("game")), metrics)
+        with page.attempt(f"{stage.path}: no learning curve"):
+            metrics = read_metrics(stage.path / METRICS)
+            if any("ppo/entropy" in row for row in metrics):
+                policies.setdefault(str(stage.manifest.get("game")), metrics)
     if policies:
         yield page.figure(
             "behaviour",
@@ -52,7 +54,7 @@ def method(found: Results, baseline: str, page: Page) -> Iterator[Part | None]:
             "Over PPO's training; where it stays high, many actions are as good.",
             lambda: draw_entropy(policies),
         )
-    seconds = _seconds_per_step(found)
+    seconds = _seconds_per_step(found, page)
     if baseline in seconds:
         yield page.figure(
             "cost",
@@ -62,23 +64,30 @@ def method(found: Results, baseline: str, page: Page) -> Iterator[Part | None]:
             inches=5,
         )
     for stage in found.of("similar"):
-        game = str(stage.manifest.get("game"))
-        whose = ": the paper's motivating figure" if game in paper_games() else ""
-        yield page.copy(
-            stage.path / "similar",
-            f"similar_{digest(stage.digest)}",  # it becomes a file's name
-            f"Alike in state and value, unlike in action: {game}",
-            f"Two segments of different levels found by gsf similar{whose}.",
-        )
+        with page.attempt("A figure of gsf similar is left out"):
+            check_files(stage.path, stage.manifest)
+            yield _alike(stage, page)
 
 
-def _seconds_per_step(found: Results) -> dict[str, list[float]]:
+def _alike(stage: Stage, page: Page) -> Part | None:
+    game = str(stage.manifest.get("game"))
+    whose = ": the paper's motivating figure" if game in paper_games() else ""
+    return page.copy(
+        stage.path / "similar",
+        f"similar_{digest(stage.digest)}",  # it becomes a file's name
+        f"Alike in state and value, unlike in action: {game}",
+        f"Two segments of different levels found by gsf similar{whose}.",
+    )
+
+
+def _seconds_per_step(found: Results, page: Page) -> dict[str, list[float]]:
     seconds: dict[str, list[float]] = {}
     for run in found.of("run"):
-        rows = [x for x in read_metrics(run.path / "metrics.jsonl") if "train/seconds" in x]
-        if rows and rows[-1]["step"] and "method" in run.manifest:
-            cost = float(rows[-1]["train/seconds"]) / rows[-1]["step"]
-            seconds.setdefault(str(run.manifest["method"]), []).append(cost)
+        with page.attempt(f"{run.path}: no cost of a step"):
+            rows = [x for x in read_metrics(run.path / METRICS) if "train/seconds" in x]
+            if rows and rows[-1]["step"]:
+                cost = float(rows[-1]["train/seconds"]) / rows[-1]["step"]
+                seconds.setdefault(str(run.manifest["method"]), []).append(cost)
     return seconds
 
 

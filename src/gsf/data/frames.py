@@ -1,0 +1,90 @@
+"""A dataset's frames, however many more than memory holds, each checked when it is first read."""
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gsf.core.logs import progress
+from gsf.core.sealed import damaged
+from gsf.data.format import CHECKSUMS, Array, frame_checksums, map_array, read_facts
+
+_CHECKED_AT_ONCE = 256
+
+
+class Frames:
+    """obs.npy as an array, each frame checked when it is first read."""
+
+    def __init__(self, path: Path, array: Array, checksums: Array) -> None:
+        self._path, self._array, self._checksums = path, array, checksums
+        self._checked = np.zeros(len(array), bool)
+        self.shape, self.dtype, self.nbytes = array.shape, array.dtype, array.nbytes
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, key: Any) -> Array:
+        self._check(np.arange(len(self))[key[0] if isinstance(key, tuple) else key])
+        found: Array = self._array[key]
+        return found
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return self[:] if dtype is None else self[:].astype(dtype)
+
+    def take(self, frame: Array) -> Array:
+        self._check(frame)
+        return np.take(self._array, frame, axis=0)
+
+    def pairs(self, frame: Array, has_next: Array) -> tuple[Array, Array]:
+        """Frames and those after them, or themselves where there is none; views of one copy.
+
+        Neighbours on disk are read in one go.
+        """
+        if len(self) == 1:
+            return self.take(frame), self.take(frame)
+        self._check(frame)
+        self._check(frame + has_next)
+        first = np.minimum(frame, len(self) - 2)
+        pairs = self._neighbours[first].view(np.uint8).reshape(*frame.shape, 2, *self.shape[1:])
+        obs, next_obs = pairs[..., 0, :, :, :], pairs[..., 1, :, :, :]
+        obs[frame > first] = next_obs[frame > first]  # the very last frame
+        next_obs[~has_next] = obs[~has_next]
+        return obs, next_obs
+
+    @cached_property
+    def _neighbours(self) -> Array:
+        """Every frame with the one after it as one item, overlapping: nothing is copied."""
+        size = self._array[0].nbytes
+        return np.ndarray(len(self) - 1, f"V{2 * size}", buffer=self._array.data, strides=(size,))
+
+    def _check(self, frame: Array) -> None:
+        frame = np.asarray(frame).reshape(-1)
+        new = np.unique(frame[~self._checked[frame]])
+        for first in range(0, len(new), _CHECKED_AT_ONCE):
+            part = new[first : first + _CHECKED_AT_ONCE]
+            wrong = frame_checksums(self._array[part]) != self._checksums[part]
+            if wrong.any():
+                raise damaged(self._path, f"frame {part[wrong.argmax()]} fails its checksum")
+            self._checked[part] = True
+
+
+def verify_frames(path: Path) -> None:
+    manifest = read_facts(path)
+    shape = (manifest["n_frames"], *manifest["obs_shape"])
+    obs, _ = map_array(path / "obs.npy", "uint8", shape)
+    checksums, _ = map_array(path / CHECKSUMS, "uint64", shape[:1])
+    size, wrong = obs[0].nbytes, list[int]()
+    # By reading, not through the map, so that memory stays small and the disk reads ahead.
+    with open(path / "obs.npy", "rb") as file, progress(f"verify {path.name}", len(obs)) as advance:
+        file.seek(-obs.nbytes, os.SEEK_END)
+        for start in range(0, len(obs), _CHECKED_AT_ONCE):
+            n = min(_CHECKED_AT_ONCE, len(obs) - start)
+            frames = np.frombuffer(file.read(n * size), np.uint8).reshape(n, size)
+            differs = frame_checksums(frames) != checksums[start : start + n]
+            wrong += (start + np.flatnonzero(differs)).tolist()
+            advance(start + n)
+    if wrong:
+        shown = ", ".join(map(str, wrong[:10])) + (", ..." if len(wrong) > 10 else "")
+        raise damaged(path / "obs.npy", f"{len(wrong)} of its frames fail their checksum: {shown}")

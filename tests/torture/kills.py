@@ -1,0 +1,69 @@
+"""A kill at the k-th open, write, sync, rename or removal, for every k and every stage.
+
+Each in a process forked from this one, which counts what it does to files and kills itself (a
+write is cut in half first). Then the same stage again, uninterrupted: the files must be those of
+a run that was never killed, byte for byte, and nothing else. A second round kills twice.
+"""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from gsf.core.logs import progress
+from torture import forks, stages
+from torture.figures import Row
+
+
+def campaign(home: Path, share: float = 1.0, seed: int = 0) -> list[Row]:
+    rng = np.random.default_rng(seed)
+    forks.made(home)
+    rows = []
+    with progress("kills", len(stages.STAGES), "stages") as advance:
+        for done, name in enumerate(stages.STAGES, 1):
+            rows.append(_attack(name, home, share, rng))
+            advance(done)
+    return rows
+
+
+def _attack(name: str, home: Path, share: float, rng: np.random.Generator) -> Row:
+    row = Row("kills", name)
+    out = home / "out" / name
+
+    def stage() -> None:
+        stages.STAGES[name](home / "made", out)
+
+    said = forks.in_child(stage, home)
+    expected, n = _tree(out.parent), forks.counted(home)
+    assert not said, f"{name}: {said}"
+    for twice in (False, True):
+        chosen = np.flatnonzero(rng.random(n) < share) + 1
+        for k in chosen if len(chosen) or twice else [n // 2]:
+            shutil.rmtree(out.parent)
+            kills = [int(k), int(rng.integers(1, n + 1))] if twice else [int(k)]
+            case = f"killed at {' and '.join(map(str, kills))} of {n}"
+            for at in kills:
+                forks.in_child(stage, home, at)
+                row.tried += 1
+            said = forks.in_child(stage, home)
+            found = _tree(out.parent)
+            if said:
+                row.fail(
+                    "refused" if said.startswith("UserError") else "crashed", f"{case}: {said}"
+                )
+            elif left := sorted(found.keys() - expected.keys()):
+                row.fail("left over", f"{case}: {', '.join(left)}")
+            elif differing := sorted(x for x in expected if found.get(x) != expected[x]):
+                row.fail("differ", f"{case}: {', '.join(differing)}")
+    shutil.rmtree(out.parent)
+    return row
+
+
+def _tree(root: Path) -> dict[str, str]:
+    """Every file below, and the digest of its content."""
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and forks.ASIDE not in path.parts
+    }
