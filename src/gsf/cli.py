@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from gsf.core import registry
 from gsf.core.command_line import parse, take_option
-from gsf.core.errors import FoundWrong, UserError, did_you_mean
+from gsf.core.errors import FoundWrongError, UserError, did_you_mean
 from gsf.core.interrupts import interruptible
 from gsf.core.logs import console
 from gsf.core.version import __version__
@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with interruptible():
             return _dispatch(list(sys.argv[1:] if argv is None else argv))
-    except FoundWrong:
+    except FoundWrongError:
         return 1
     except UserError as error:
         return _fail(str(error), 2)

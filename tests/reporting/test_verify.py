@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import reports
-from gsf.core.errors import FoundWrong, UserError
+from gsf.core.errors import FoundWrongError, UserError
 from gsf.core.files import digest_file
 from gsf.evaluation.evaluate import write_rows
 from gsf.evaluation.rows import IDENTITY
@@ -23,7 +23,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def said(path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """What is wrong at a path."""
-    with pytest.raises(FoundWrong):
+    with pytest.raises(FoundWrongError):
         verify(VerifyConfig(str(path)))
     return [line for line in capsys.readouterr().out.splitlines() if line.startswith("wrong")]
 

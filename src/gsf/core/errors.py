@@ -8,7 +8,7 @@ class UserError(Exception):
     """Bad input or a bad request: the message says what was wrong and what to do about it."""
 
 
-class FoundWrong(Exception):
+class FoundWrongError(Exception):
     """What was to be checked is not right, and all is said: exit code 1."""
 
 

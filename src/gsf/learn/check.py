@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gsf.core.errors import FoundWrong, UserError
+from gsf.core.errors import FoundWrongError, UserError
 from gsf.core.logs import console
 from gsf.core.sealed import load_checkpoint, save_checkpoint
 from gsf.data.dataset import Dataset
@@ -337,7 +337,7 @@ def check(config: CheckConfig) -> None:
                 print(f"        {why}")
     print(f"{config.name} breaks {broken}." if broken else f"{config.name} is as gsf expects it.")
     if broken:
-        raise FoundWrong(f"{broken} promises are broken")
+        raise FoundWrongError(f"{broken} promises are broken")
 
 
 def _attempt(promise: Promise, subject: Subject) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import tyro
 
-from gsf.core.errors import FoundWrong, UserError
+from gsf.core.errors import FoundWrongError, UserError
 from gsf.core.files import is_leftover
 from gsf.core.logs import progress, read_metrics
 from gsf.core.options import Options, Threads
@@ -57,7 +57,7 @@ def verify(config: VerifyConfig) -> None:
         print(f"wrong: {words}")
     if wrong:
         print(f"{config.path}: {files} checked, {len(wrong)} wrong.")
-        raise FoundWrong(f"{len(wrong)} things are wrong")
+        raise FoundWrongError(f"{len(wrong)} things are wrong")
     print(f"{config.path}: {files} checked, all as they were written.")
 
 
