@@ -1,5 +1,6 @@
 """Checksums of every form: what was written comes back, and any flip is noticed."""
 
+import io
 import json
 from pathlib import Path
 
@@ -17,13 +18,13 @@ from gsf.core.sealed import (
     read_json,
     read_lines,
     save_checkpoint,
-    seal_table,
     to_line,
     write_json,
+    write_table,
 )
 
 FACTS = {"kind": "run", "digits": [1, 2.5, None], "names": {"ä": "\n"}}
-TABLE = "game,return\nmaze,1.0\nminer,2.0\n"
+TABLE = 'game,return\nmaze,1.0\n"two\nlines",2.0\n'
 
 
 def flips(data: bytes):
@@ -77,8 +78,9 @@ def test_lines_survive_a_kill_and_notice_a_flip(tmp_path_factory, at: int, bit: 
 
 
 def test_a_table_stays_a_table_and_no_flip_goes_unnoticed(tmp_path: Path):
-    path, sealed = tmp_path / "returns.csv", seal_table(TABLE).encode()
-    path.write_bytes(sealed)
+    path = tmp_path / "returns.csv"
+    write_table(path, pd.read_csv(io.StringIO(TABLE)))
+    sealed = path.read_bytes()
     assert pd.read_csv(path)["return"].tolist() == [1.0, 2.0]
     assert open_table(path, sealed) == TABLE.encode()
     assert open_table(path, TABLE.encode()) == TABLE.encode()  # of an older gsf, or by hand

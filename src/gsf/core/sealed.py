@@ -86,28 +86,21 @@ def read_lines(path: Path, form: Form) -> list[dict[str, Any]]:
 
 
 def write_table(path: Path, frame: Any, **options: Any) -> None:
-    """A data frame as CSV that `open_table` opens."""
-    write_atomic(path, seal_table(frame.to_csv(index=False, lineterminator="\n", **options)))
+    """A data frame as CSV with one column more, in every row the checksum of all the rest."""
 
+    def text(rows: Any) -> str:
+        return str(rows.to_csv(index=False, lineterminator="\n", **options))
 
-def seal_table(text: str) -> str:
-    """CSV with one column more, in every row the checksum of all the rest."""
-    header, *rows = text.removesuffix("\n").split("\n")
-    cell = MARK + digest(text)
-    return "".join([f"{header},{KEY}\n", *(f"{row},{cell}\n" for row in rows)])
+    write_atomic(path, text(frame.assign(**{KEY: MARK + digest(text(frame))})))
 
 
 def open_table(path: Path, data: bytes) -> bytes:
     """The CSV that was sealed. One without any checksum, of an older gsf or by hand, as it is."""
     if MARK.encode() not in data and KEY.encode() not in data:
         return data
-    lines = data.split(b"\n")[:-1]
-    body = b"".join(line.rpartition(b",")[0] + b"\n" for line in lines)
-    try:
-        whole = len(lines) > 1 and seal_table(body.decode()).encode() == data
-    except ValueError:
-        whole = False
-    if not whole:
+    cell = data[-len(f",{MARK}{digest('')}\n") :]
+    body = data.replace(cell, b"\n").replace(f",{KEY}\n".encode(), b"\n", 1)
+    if cell != f",{MARK}{digest(body)}\n".encode():
         raise UserError(
             f"{path} is damaged, or was changed since gsf wrote it: its rows do not fit their "
             f"checksum. Evaluate again; if it was you, leave the column {KEY!r} out."

@@ -3,6 +3,7 @@
 `gsf evaluate --held-out` writes them, who reports or tunes reads them; both through here.
 """
 
+import io
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from gsf.core.errors import UserError
-from gsf.core.files import write_atomic
+from gsf.core.sealed import open_table, write_table
 from gsf.nets.acting import Mode
 
 OVERALL = ""  # the context of rows over all of them
@@ -58,7 +59,8 @@ def read_held_out(path: Path) -> pd.DataFrame:
     if not path.is_file():
         return pd.DataFrame(columns=list(TYPES)).astype(TYPES)
     try:  # as text: a context may be called NA, or 007
-        raw = pd.read_csv(path, dtype=str, keep_default_na=False)
+        text = open_table(path, path.read_bytes())
+        raw = pd.read_csv(io.BytesIO(text), dtype=str, keep_default_na=False)
         numbers = {name: raw[name].replace("", "nan").astype(float) for name in _NUMBERS}
         rows = raw.assign(**numbers)[list(TYPES)].astype(TYPES)
     except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
@@ -79,7 +81,7 @@ def write_held_out(path: Path, rows: pd.DataFrame) -> pd.DataFrame:
     by = ["game", "method", "seed", "step", "data", "order", "mode", "place", "at"]
     rows = rows.assign(order=rows["quantity"].map(order), place=rows["context"] != OVERALL)
     rows = rows.sort_values(by, kind="stable", ignore_index=True)[list(TYPES)].astype(TYPES)
-    write_atomic(path, rows.to_csv(index=False))
+    write_table(path, rows)
     return rows
 
 

@@ -69,6 +69,7 @@ def _find(name: str) -> Path:
     return policy if policy.exists() and policy != path else find_recording(name)
 
 
+_TABLES = ("returns.csv", "held_out.csv", "trials.csv", "probe.csv", "compare.csv")
 Check = Callable[[Path], Any]
 
 
@@ -115,7 +116,7 @@ def _check_of(file: Path, config: VerifyConfig) -> Check | None:
         return lambda path: _recording(path, config)
     if file.name == DONE or (file.suffix == ".json" and KEY in file.read_text(errors="replace")):
         return lambda path: read_json(path, dict)
-    if file.name in ("returns.csv", "trials.csv", "probe.csv", "compare.csv"):
+    if file.name in _TABLES:
         return read_table
     if file.suffix in (".csv", ".parquet") and KEY in file.read_text(errors="replace"):
         return read_table

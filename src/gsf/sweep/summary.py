@@ -1,6 +1,5 @@
 """What `gsf run` prints at its end: mean returns of every method, or whatever there is instead."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,8 +7,9 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from gsf.core.logs import console
+from gsf.core.logs import console, read_metrics
 from gsf.core.results import Results, Stage
+from gsf.core.stage import METRICS
 from gsf.evaluation.players import can_play
 from gsf.reporting import stats
 from gsf.reporting.gather import gather
@@ -44,7 +44,7 @@ def print_summary(out: Path) -> None:
 
 def _is_unplayed(run: Stage) -> bool:
     """Whether a run has no rows and no suite to play it: where there is one, that is a problem."""
-    known = "game" in run.manifest and (run.path / "metrics.jsonl").is_file()
+    known = "game" in run.manifest and (run.path / METRICS).is_file()
     return known and not ((run.path / "returns.csv").is_file() or can_play(run.manifest))
 
 
@@ -54,8 +54,8 @@ def _print_training(runs: Sequence[Stage]) -> None:
     for heading in ("data", "method", "seed", "step", "metrics"):
         table.add_column(heading)
     for run in runs:
-        lines = (run.path / "metrics.jsonl").read_text().splitlines()
-        last = json.loads(lines[-1]) if lines else {"step": 0}
+        rows = read_metrics(run.path / METRICS)
+        last = rows[-1] if rows else {"step": 0}
         shown = [f"{k} {x:.3g}" for k, x in last.items() if k.endswith(("/loss", "/accuracy"))]
         who = (str(run.manifest[name]) for name in ("game", "method", "seed"))
         table.add_row(*who, f"{last['step']:,}", ", ".join(shown))
