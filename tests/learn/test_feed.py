@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gsf.core.files import load_checkpoint
+from gsf.core.sealed import load_checkpoint
 from gsf.data.dataset import Dataset
 from gsf.learn.feed import Feed
 from gsf.learn.learner import Learner

@@ -17,9 +17,9 @@ from gsf.behaviour.options import CollectConfig
 from gsf.behaviour.policy import BehaviourPolicy
 from gsf.behaviour.ppo import sample
 from gsf.core.errors import UserError
-from gsf.core.sealed import fitting, load_checkpoint, save_checkpoint
 from gsf.core.interrupts import interruptible, stoppable
 from gsf.core.logs import progress
+from gsf.core.sealed import fitting, load_checkpoint, save_checkpoint
 from gsf.core.stage import Identity, read_manifest
 from gsf.core.version import __version__
 from gsf.data.played import PlayWriter

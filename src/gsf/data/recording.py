@@ -190,6 +190,8 @@ def _header(data: bytes, name: str) -> dict[str, Any]:
         header: dict[str, Any] = json.loads(data)
     except ValueError:
         raise UserError(f"{name} has a header that is not JSON; record it again.") from None
+    if "env" in header:
+        checked(name, header, {"env": {"spec": str, "code": str, "n_actions": POSITIVE}})
     return checked(name, header, _HEADER)
 
 
