@@ -191,7 +191,7 @@ def _header(data: bytes, name: str) -> dict[str, Any]:
     except ValueError:
         raise UserError(f"{name} has a header that is not JSON; record it again.") from None
     if "env" in header:
-        checked(name, header, {"env": {"spec": str, "code": str, "n_actions": POSITIVE}})
+        checked(name, header, {"env": {"spec": str, "code": (None, str), "n_actions": POSITIVE}})
     return checked(name, header, _HEADER)
 
 
