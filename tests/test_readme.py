@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from gsf import cli
 from gsf.core.presets import PRESETS
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
@@ -27,6 +28,11 @@ def test_the_commands_and_the_code_run(tmp_path):
     assert (tmp_path / "report" / "report.html").is_file()
     code = re.search(r"```python\n(.*?)```", README, re.S)[1]
     assert "torch.Size([256, 64, 64, 3])" in python(tmp_path, "-W", "error", "-c", code)
+
+
+def test_every_verb_is_in_the_table():
+    for verb in cli.VERBS:
+        assert f"`gsf {verb.split()[0]}`" in README, verb
 
 
 def test_the_table_of_presets_is_what_the_presets_are():
