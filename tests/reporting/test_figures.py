@@ -1,3 +1,4 @@
+import itertools
 import re
 from pathlib import Path
 
@@ -21,6 +22,7 @@ def frames(n_seeds: int, methods: list[str] = NAMES) -> dict[str, tuple]:
     )
     sizes = stats.ablation({"3": validation, "7": validation}, n=50)
     return {
+        "first": (stats.per_game(test, raw=True),),
         "intervals": (stats.aggregates(test),),
         "box": (stats.ratios(test),),
         "curves": (stats.curves(rows, n=50),),
@@ -45,7 +47,7 @@ def one():
     return frames(1)
 
 
-RETURNS = ["intervals", "box", "curves", "profiles", "per_game", "improvement", "ablation"]
+RETURNS = ["first", "intervals", "box", "curves", "profiles", "per_game", "improvement", "ablation"]
 
 
 @pytest.mark.parametrize("name", RETURNS)
@@ -59,6 +61,38 @@ def test_figures_of_returns_say_where_they_are_from(five, one, name, tmp_path: P
     paths = drawing.save(few, tmp_path / name)
     assert [path.suffix for path in paths] == [".png", ".svg"]
     assert all(path.stat().st_size > 5000 for path in paths)
+
+
+def numbers(figure: Figure) -> list[list]:
+    """Boxes of the tick labels along each row of panels, from left to right."""
+    figure.draw_without_rendering()
+    rows: dict[int, list] = {}
+    for ax in figure.axes:
+        shown = [x for x in ax.get_xticklabels() if x.get_text() and x.get_visible()]
+        low, high = ax.get_window_extent().extents[[0, 2]]
+        boxes = [x.get_window_extent() for x in shown]
+        inside = [box for box in boxes if low - 1 <= (box.x0 + box.x1) / 2 <= high + 1]
+        rows.setdefault(round(ax.get_position().y0, 2), []).extend(inside)
+    return [sorted(row, key=lambda box: box.x0) for row in rows.values()]
+
+
+@pytest.mark.parametrize("name", ["first", "intervals", "curves", "profiles", "per_game"])
+def test_tick_labels_never_touch(five, name):
+    wide = evaluation_rows(n_levels=3, modes=["greedy"], methods=["cql", "random"], n_seeds=3)
+    wide["return"] *= 1234.5
+    seen, test = (stats.bootstrap(scores(wide, s), n=20) for s in ("seen", "unseen"))
+    many = {
+        "intervals": (stats.aggregates(test),),
+        "per_game": (stats.per_game(seen, raw=True), stats.per_game(test, raw=True)),
+        "profiles": (stats.profiles(test),),
+        "first": (stats.per_game(test, raw=True).query("game < 'chaser'"),),
+        "curves": (five["curves"][0].assign(step=lambda x: x["step"] * 100_000),),
+    }
+    for frames in (five[name], many[name]):
+        for row in numbers(getattr(figures, name)(*frames)):
+            assert len(row) > 1
+            for left, right in itertools.pairwise(row):
+                assert left.x1 + 2 < right.x0
 
 
 def test_the_same_figure_is_the_same_bytes(five, tmp_path: Path):

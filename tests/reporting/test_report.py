@@ -62,7 +62,8 @@ def test_the_page_says_who_is_best_and_where_every_number_is_from(made: Path):
     html = without_pictures(made.read_text())
     lead = re.search(r'<p class="headline">(.*?)</p>', html)[1]
     # 4 + mean of 0, 1, 2 + 0.2 * 4 and 0.1 for the second of two seeds
-    assert "gsf-reward has the highest IQM return on unseen levels (sampled" in lead
+    assert "gsf-reward has the highest mean return on unseen levels of corridor: " in lead
+    assert html.index('class="headline"') < html.index('id="fig-first"') < html.index("<nav")
     assert "5.85 [" in lead
     assert "2 seeds per method cannot rank them" in lead
     assert "Only 2 seeds" in html
@@ -71,9 +72,10 @@ def test_the_page_says_who_is_best_and_where_every_number_is_from(made: Path):
         assert f"<h2>{title}</h2>" in html
     for name in set(re.findall(r'id="table-(\w+)"', html)) - {"digests", "agreement"}:
         note = re.search(rf'id="table-{name}".*?<p class="note">(.*?)</p>', html, re.S)[1]
-        said = r"(Unseen|Seen|Seen - unseen) levels, (greedy|sampled) actions, 2 seeds, 1 game\."
+        how = r"(greedy actions|actions sampled at temperature 0\.5)"
+        said = rf"(Unseen|Seen|Seen - unseen) levels, {how}, 2 seeds, 1 game\."
         assert re.match(said, note), name
-    assert "IQM minus cql&#39;s on the same levels: gsf-reward +1.00" in html
+    assert "Mean return minus cql&#39;s on the same levels: gsf-reward +1.00" in html
 
 
 def test_every_figure_and_table_is_also_a_file(made: Path):
@@ -198,7 +200,7 @@ def test_another_split_stands_in_and_is_named(tmp_path: Path, undrawn):
     rows.to_csv(tmp_path / "rows.csv", index=False)
     html = report(ReportConfig((tmp_path / "rows.csv",), tmp_path / "out", **SMALL)).read_text()
     assert "bc reaches" in html
-    assert "on validation levels (sampled actions)" in html
+    assert "on validation levels of maze" in html
     assert "No run has unseen rows" in html
     assert "no runs of the baseline &#39;cql&#39;" in html
 

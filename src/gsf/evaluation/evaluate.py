@@ -409,8 +409,8 @@ def _print_summary(rows: pd.DataFrame, out: Path) -> None:
     who = f"{first['game']}, {first['method']}, seed {first['seed']}"
     who += f", step {first['step']:,}" if steps == 1 else ""
     console.print(f"{who}: {out}", soft_wrap=True, highlight=False)
-    table = Table(box=box.SIMPLE)  # narrow: a terminal may have 80 columns
-    names = ["step"] * (steps > 1) + ["split", "mode", "temperature", "levels", "return [95 %]"]
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))  # a terminal may have 80 columns
+    names = ["step"] * (steps > 1) + ["split", "mode", "temp.", "levels", "return [95 %]"]
     for name in (*names, "completed", "entropy"):
         table.add_column(name, justify="left" if name in ("split", "mode") else "right")
     for (step, split, mode), part in rows.groupby(["step", "split", "mode"], sort=False):

@@ -11,14 +11,16 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
+from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
-from gsf.core.drawing import colour, in_order, marker, new_figure, panels, styled
+from gsf.core.drawing import WIDTH, colour, in_order, marker, new_figure, panels, styled
 from gsf.evaluation.rows import REFERENCES
 from gsf.reporting.scores import Array
 from gsf.reporting.stats import FEW_SEEDS
 
 _HALO = [withStroke(linewidth=2.2, foreground="white")]  # black lines stay visible on dark bars
 _NAMES = {"iqm": "IQM"}
+NAMES_OF_REFERENCES = {"random": "random play", "behaviour": "behaviour policy"}
 _INTERVALS = "95 % intervals over seeds and levels"
 
 
@@ -33,11 +35,11 @@ def caveat(frame: pd.DataFrame) -> str:
 
 
 def describe(frame: pd.DataFrame) -> str:
-    """Where the numbers of a frame are from: split, mode, seeds, games."""
+    """Where the numbers of a frame are from: split, actions, seeds, games."""
     if not len(frame):
         return "no results yet"
     seeds = sorted({min(_seeds(frame), default=0), max(_seeds(frame), default=0)})
-    parts = [f"{frame['split'].iloc[0]} levels", f"{frame['mode'].iloc[0]} actions"]
+    parts = [f"{frame['split'].iloc[0]} levels", str(frame["actions"].iloc[0])]
     parts.append(f"{'-'.join(map(str, seeds))} seed{'s' if seeds != [1] else ''}")
     n_games = frame["n_games"].max() if "n_games" in frame else frame["game"].nunique()
     parts.append(f"{n_games} game{'s' if n_games != 1 else ''}")
@@ -66,6 +68,48 @@ def _methods_on(axis: Any, methods: Sequence[str], **options: Any) -> None:
     axis.set_ticks(range(len(methods)), methods, **options)
 
 
+def first_width(n_games: int) -> float:
+    """Inches; narrow, so that it can be read on a phone."""
+    return min(WIDTH, 2.3 + 2.2 * n_games)
+
+
+@styled
+def first(returns: pd.DataFrame) -> Figure:
+    """The first look: a panel per game, mean returns with intervals; dashed: references."""
+    games = sorted(set(returns["game"]))
+    trained = returns[~returns["method"].isin(REFERENCES)]
+    methods = in_order(trained["method"])[::-1]
+    size: Any = {"height": 1.1 + 0.3 * len(methods), "width": first_width(len(games))}
+    figure = new_figure(**size, **_sources(returns))
+    axes = figure.subplots(1, len(games), sharey=True, squeeze=False)[0]
+    for ax, game in zip(axes, games, strict=True):
+        here = returns[returns["game"] == game].set_index("method")
+        for y, method in enumerate(m for m in methods if m in here.index):
+            row, hue = here.loc[method], colour(method)
+            ax.plot([row["low"], row["high"]], [y, y], color=hue, linewidth=5, alpha=0.35)
+            ax.plot(row["value"], y, marker(method), color=hue, markersize=7)
+        for name, words in NAMES_OF_REFERENCES.items():
+            if name in here.index:
+                x = here.loc[name, "value"]
+                ax.axvline(x, color=colour(name), linestyle="--", linewidth=1.2, label=words)
+        ax.set_title(game)
+        ax.set_xlabel("mean return")
+        ax.set_ylim(-0.6, len(methods) - 0.4)
+        ax.grid(axis="y", visible=False)
+        _few_ticks(ax, 6 // len(games))
+    _methods_on(axes[0].yaxis, methods)
+    handles, labels = axes[-1].get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside upper right", ncols=2, fontsize=7.5)
+    return figure
+
+
+def _few_ticks(ax: Axes, n: int = 3) -> None:
+    """Of a narrow panel: so few numbers that they never touch each other or those beside it."""
+    ax.xaxis.set_major_locator(MaxNLocator(max(n, 2), prune="upper" if n <= 3 else None))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:z.4g}"))
+
+
 @styled
 def intervals(aggregates: pd.DataFrame) -> Figure:
     """Headline: IQM, mean and median of every method with their intervals."""
@@ -83,6 +127,7 @@ def intervals(aggregates: pd.DataFrame) -> Figure:
         ax.set_title(_NAMES.get(statistic, statistic))
         ax.grid(axis="y", visible=False)
         ax.set_xlabel(aggregates["unit"].iloc[0])
+        _few_ticks(ax)
     _methods_on(axes[0].yaxis, methods)
     return figure
 
@@ -143,6 +188,7 @@ def curves(frame: pd.DataFrame) -> Figure:
         statistic = str(frame["statistic"].iloc[0])
         ax.set_ylabel(f"{_NAMES.get(statistic, statistic)} {frame['unit'].iloc[0]}")
     ax.set_xlabel("gradient steps")
+    ax.xaxis.set_major_formatter(EngFormatter(sep=""))
     return figure
 
 
@@ -161,7 +207,9 @@ def profiles(frame: pd.DataFrame) -> Figure:
 @styled
 def per_game(seen: pd.DataFrame, unseen: pd.DataFrame) -> Figure:
     """One panel per game: returns on seen levels (outlined) behind those of the other (filled)."""
-    games = sorted(set(seen["game"]) | set(unseen["game"]))
+    learnt = pd.concat([seen, unseen])
+    learnt = learnt[~learnt["method"].isin(REFERENCES)] if len(learnt) else learnt
+    games = sorted(set(learnt["game"]) or {*seen["game"], *unseen["game"]})
     methods = in_order([*seen["method"], *unseen["method"]])[::-1]
     note = f"filled: {unseen['split'].iloc[0]}, outlined: seen; {_INTERVALS}"
     figure, axes, left, bottom = panels(
@@ -181,6 +229,7 @@ def per_game(seen: pd.DataFrame, unseen: pd.DataFrame) -> Figure:
                 for whisker in bars[2]:
                     whisker.set(linewidth=1, path_effects=_HALO)
         ax.axvline(0, color="black", linewidth=0.8)
+        _few_ticks(ax)
     for ax in left:
         _methods_on(ax.yaxis, methods, fontsize=6.5)
     for ax in bottom:

@@ -30,7 +30,15 @@ from gsf.reporting.sections.explorer import Runs, explorer
 from gsf.reporting.sections.films import films
 from gsf.reporting.sections.made import made
 from gsf.reporting.sections.method import method
-from gsf.reporting.sections.results import Returns, ablations, all_tables, find_returns, results
+from gsf.reporting.sections.results import (
+    Returns,
+    ablations,
+    all_tables,
+    define_scores,
+    find_returns,
+    first_look,
+    results,
+)
 
 
 @dataclass(frozen=True)
@@ -97,11 +105,11 @@ def _report(config: ReportConfig) -> Path:
     page.problems += problems
     returns = find_returns(rows, config.split, config.mode, config.replicates, page)
     page.title = _title(returns, found)
-    page.lead = _lead(returns, config.baseline)
+    page.lead = _lead(returns, config.baseline, page)
     if returns is not None:
         shown = list(results(returns, config.baseline, page))
         if config.ablations is not None:
-            shown.append(ablations(config.ablations, page))
+            shown.append(ablations(config.ablations, returns.main.scores.mode, page))
         page.add("results", "Results", shown)
         page.add("tables", "Tables", all_tables(returns, config.baseline, page))
     runs = first_runs(found)
@@ -170,14 +178,18 @@ def _title(returns: Returns | None, found: Results) -> str:
     return f"gsf report: {shown}" if shown else "gsf report"
 
 
-def _lead(returns: Returns | None, baseline: str) -> list[Part]:
+def _lead(returns: Returns | None, baseline: str, page: Page) -> list[Part]:
+    """One sentence and one figure; then what is needed to weigh them."""
     if returns is None:
         waiting = "No returns yet: evaluate the runs (gsf evaluate), then report again."
         return [text(waiting, "headline")]
     parts = [text(headline.headline(returns.main), "headline")]
+    with page.attempt("no first figure"):
+        parts += [x for x in [first_look(returns, page)] if x]
     if warning := headline.warning(returns.main):
         parts.append(text(warning, "warning"))
-    return parts + [text(x) for x in headline.support(returns.main, returns.seen, baseline)]
+    parts += [text(x) for x in headline.support(returns.main, returns.seen, baseline)]
+    return parts + [x for x in [define_scores(returns.main.scores)] if x]
 
 
 def _unplayed(rows: pd.DataFrame, found: Results) -> list[str]:
@@ -202,7 +214,7 @@ def _missing(
     if absent:
         lines.append(f"{len(absent)} runs have no results: {', '.join(absent)}.")
     for source in [replicates.scores for replicates in returns.all] if returns else []:
-        kind = f"{source.split} levels, {source.mode} actions"
+        kind = f"{source.split} levels, {source.actions}"
         lines += [f"{kind}: {note}" for note in source.notes]
     lines = list(dict.fromkeys(map(page.brief, lines)))
     for line in lines:

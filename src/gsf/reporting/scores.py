@@ -33,6 +33,8 @@ class Scores:
     steps: dict[str, int]  # game -> gradient steps of its trained runs
     games: tuple[str, ...]  # that aggregates are over: the ones every trained method has
     notes: tuple[str, ...]  # what is missing and was left out
+    temperatures: dict[str, tuple[float, ...]]  # that actions of each method were drawn at
+    is_raw: bool = False  # no min-max scores: one game needs none
 
     @property
     def methods(self) -> list[str]:
@@ -42,6 +44,8 @@ class Scores:
     @functools.cached_property
     def ranges(self) -> dict[str, tuple[float, float]] | None:
         """Least and most of every game; None if one has no range: then everything stays raw."""
+        if self.is_raw:
+            return None
         games = {game for by_game in self.returns.values() for game in by_game}
         facts = {game: known_facts(game) for game in games}
         found = {g: x.score_range for g, x in facts.items() if x and x.score_range}
@@ -50,6 +54,14 @@ class Scores:
     @property
     def unit(self) -> str:
         return "return" if self.ranges is None else "min-max score"
+
+    @property
+    def actions(self) -> str:
+        """How actions were chosen, for a caption."""
+        if self.mode == "greedy":
+            return "greedy actions"
+        drawn = {m: x for m, x in self.temperatures.items() if m not in REFERENCES}
+        return f"actions sampled at temperature {spell((drawn or self.temperatures).values())}"
 
     def n_seeds(self, method: str, games: Iterable[str] | None = None) -> int:
         return min(len(self.seeds[method][g]) for g in (self.games if games is None else games))
@@ -62,6 +74,12 @@ class Scores:
         """[seeds]: mean over levels. One run, one number."""
         means: Array = self.returns[method][game].mean(axis=1)
         return means
+
+
+def spell(temperatures: Iterable[Iterable[float]]) -> str:
+    """The least and the most of them: 0.35-0.7."""
+    found = {x for some in temperatures for x in some}
+    return "-".join(f"{x:g}" for x in sorted({min(found), max(found)}))
 
 
 def scores(
@@ -83,7 +101,9 @@ def scores(
     last = trained.groupby("game", observed=True)["step"].max()
     steps = {str(game): int(step) for game, step in last.items()}
     ordered = {m: returns[m] for m in methods}
-    return Scores(split, mode, ordered, seeds, steps, tuple(games), tuple(notes))
+    drawn = part.groupby("method", observed=True)["temperature"].unique()
+    temperatures = {m: tuple(map(float, sorted(drawn[m]))) for m in methods}
+    return Scores(split, mode, ordered, seeds, steps, tuple(games), tuple(notes), temperatures)
 
 
 def last_steps(rows: pd.DataFrame) -> dict[str, int]:

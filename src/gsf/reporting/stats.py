@@ -6,7 +6,7 @@ rliable's. Same rows, same `seed`: same bytes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -31,6 +31,10 @@ class Replicates:
 
     scores: Scores
     draws: dict[str, dict[str, Array]]
+
+    def raw(self) -> "Replicates":
+        """The same in returns, not in scores."""
+        return replace(self, scores=replace(self.scores, is_raw=True))
 
     def means(self, method: str, games: Iterable[str]) -> list[Array]:
         """Normalised run means, not redrawn: one [seeds] per game."""
@@ -95,7 +99,8 @@ _NOT_APPLICABLE = {"value": np.nan, "low": np.nan, "high": np.nan}
 def _frame(records: list[dict[str, Any]], source: Scores, unit: str | None = None) -> pd.DataFrame:
     keys = ["method", "game", "value", "low", "high", "n_seeds"]
     frame = pd.DataFrame(records, columns=None if records else keys)
-    return frame.assign(split=source.split, mode=source.mode, unit=unit or source.unit)
+    facts = {"split": source.split, "mode": source.mode, "actions": source.actions}
+    return frame.assign(**facts, unit=unit or source.unit)
 
 
 def aggregates(replicates: Replicates) -> pd.DataFrame:
@@ -296,10 +301,12 @@ def curves(
 ) -> pd.DataFrame:
     """Learning curves: method x step over the games of `scores`; references at every step."""
     last = scores(rows, split, mode)
+    last = replace(last, is_raw=len(last.games) == 1)
     trained = rows[(rows["split"] == split) & ~rows["method"].isin(REFERENCES)]
     records = []
     for step in sorted(set(trained["step"])):
-        at_step = bootstrap(scores(rows, split, mode, int(step)), seed, n)
+        found_here = replace(scores(rows, split, mode, int(step)), is_raw=last.is_raw)
+        at_step = bootstrap(found_here, seed, n)
         for method, by_game in at_step.scores.returns.items():
             if set(last.games) <= set(by_game):
                 found = at_step.estimate(statistic, method, last.games)

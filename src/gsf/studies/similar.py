@@ -217,7 +217,7 @@ def draw(facts: Mapping[str, Any], frames: Sequence[Sequence[NDArray[np.uint8]]]
         f"{facts['value_error']:.4f}, total variation between action distributions "
         f"{facts['total_variation']:.3f}; values: {facts['values']}"
     )
-    figure = new_figure(5.4, note)
+    figure = new_figure(5.6, note)
     heights = {"height_ratios": [1, 0.62, 1]}
     axes = figure.subplots(3, length, squeeze=False, gridspec_kw=heights)
     for row, segment, images in zip((0, 2), facts["segments"], frames, strict=True):
@@ -229,18 +229,29 @@ def draw(facts: Mapping[str, Any], frames: Sequence[Sequence[NDArray[np.uint8]]]
             likely = int(np.argmax(segment["probs"][t]))
             ax.set_xlabel(f"{names[likely]} {segment['probs'][t][likely]:.2f}", fontsize=7)
         axes[row][0].set_ylabel(f"level {segment['level']}", fontsize=8.5)
+    probs = np.array([segment["probs"] for segment in facts["segments"]])  # [2, length, A]
+    chosen = np.flatnonzero(probs.max((0, 1)) > 0)  # those that the policy has
     for t, ax in enumerate(axes[1]):
-        _actions(ax, *(segment["probs"][t] for segment in facts["segments"]))
-        ax.set_title(f"TV {facts['total_variation_by_step'][t]:.2f}", loc="center", fontsize=7.5)
-    axes[1][0].set_ylabel("policy", fontsize=8.5)
+        above, below = probs[:, t, chosen]
+        bars = _actions(ax, above, below, [names[i] for i in chosen])
+        variation = facts["total_variation_by_step"][t]
+        ax.set_title(f"total variation {variation:.2f}", loc="center", fontsize=7)
+    axes[1][0].set_ylabel("probability", fontsize=8.5)
+    where = ("up", "down")
+    levels = [f"level {s['level']} ({w})" for s, w in zip(facts["segments"], where, strict=True)]
+    words = ["what the policy would do in " + level for level in levels]
+    figure.legend(bars, words, loc="outside upper center", ncols=2, fontsize=7.5)
     return figure
 
 
-def _actions(ax: Any, above: Sequence[float], below: Sequence[float]) -> None:
+def _actions(ax: Any, above: Array, below: Array, names: Sequence[str]) -> list[Any]:
     """Both action distributions, the upper segment's upwards, the lower one's downwards."""
     places = np.arange(len(above))
-    ax.bar(places, above, 0.8, color=BLUE)
-    ax.bar(places, -np.asarray(below), 0.8, color=ORANGE)
+    up = ax.bar(places, above, 0.8, color=BLUE)
+    down = ax.bar(places, -below, 0.8, color=ORANGE)
     ax.axhline(0, color="black", linewidth=0.6)
-    ax.set(xticks=[], yticks=[], ylim=(-1, 1))
+    ax.set(yticks=[], ylim=(-1, 1))
+    ax.set_xticks(places, names, rotation=90, fontsize=4.5 if len(names) > 9 else 6)
+    ax.tick_params(axis="x", length=0, pad=1)
     ax.grid(visible=False)
+    return [up, down]

@@ -40,6 +40,16 @@ for (const button of document.querySelectorAll("thead button")) {
   button.addEventListener("click", () => sortBy(button.closest("th")));
 }
 
+// What is wider than the screen says so.
+
+function hint() {
+  for (const box of document.querySelectorAll(".table .scroll")) {
+    box.previousElementSibling.hidden = box.scrollWidth <= box.clientWidth + 1;
+  }
+}
+addEventListener("resize", hint);
+hint();
+
 // Films: the strip is one picture; the player shows its frames one after the other.
 
 for (const film of document.querySelectorAll(".film")) {

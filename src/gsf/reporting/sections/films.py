@@ -79,7 +79,7 @@ def films(
     if not shown:
         return
     yield text(
-        f"The run with the lowest seed of every method on the same unseen levels, {mode} actions; "
+        f"The run with the lowest seed of every method on the same unseen levels, {_manner(mode)}; "
         f"frames evenly over the episode, or over its first {max_steps} steps.",
         "note",
     )
@@ -89,6 +89,13 @@ def films(
             parts.append(part("heading", words=f"{game}, unseen level {level}"))
             parts += [f.part() for f in shown if (f.game, f.level) == (game, level)]
         yield part("details", summary=game, parts=parts, is_open=game == shown[0].game)
+
+
+def _manner(mode: Mode) -> str:
+    if mode == "greedy":
+        return "greedy actions"
+    own = "the run's own temperature" if mode == "sampled" else mode.replace("sampled-", "")
+    return f"actions sampled at {own}"
 
 
 def film(

@@ -14,8 +14,8 @@ from gsf.core.errors import UserError
 from gsf.evaluation.rows import REFERENCES, SPLITS
 from gsf.reporting import figures, stats, tables
 from gsf.reporting.gather import gather
-from gsf.reporting.page import Page, Part
-from gsf.reporting.scores import scores
+from gsf.reporting.page import Page, Part, text
+from gsf.reporting.scores import Scores, scores
 from gsf.reporting.stats import STATISTICS, Replicates
 
 DEFAULT_SETTINGS = {"K": "7", "tau": "0.5", "loss": "cce", "head": "mlp"}
@@ -45,7 +45,8 @@ def find_returns(
         here = rows[(rows["split"] == split) & (rows["mode"] == mode)]
         if here["method"].isin(REFERENCES).all():  # or none at all
             return None
-        return stats.bootstrap(scores(rows, split, mode), n=replicates)
+        found = stats.bootstrap(scores(rows, split, mode), n=replicates)
+        return found.raw() if len(found.scores.games) == 1 else found
 
     for way, place in itertools.product(
         dict.fromkeys((mode, "sampled", "greedy")), dict.fromkeys((split, *reversed(SPLITS)))
@@ -58,24 +59,50 @@ def find_returns(
     return None
 
 
+MOST_PANELS = 4  # games whose returns are shown side by side at first
+
+
+def first_look(returns: Returns, page: Page) -> Part | None:
+    """The one figure at the top: returns of up to four games, of more the aggregate scores."""
+    main, source = returns.main, returns.main.scores
+    by_game = stats.per_game(main, raw=True)
+    by_game = by_game[by_game["game"].isin(source.games)]
+    if len(source.games) <= MOST_PANELS:
+        caption = f"Mean return of one episode on each of the {source.split} levels: points, with "
+        caption += f"95 % intervals; {source.actions}. More is better."
+        inches = figures.first_width(len(source.games))
+        return page.figure("first", "", caption, lambda: figures.first(by_game), inches)
+    overall = stats.aggregates(main)
+    caption = f"IQM {source.unit} over {len(source.games)} games, {source.split} levels, with 95 % "
+    caption += f"intervals; {source.actions}. More is better; every game's returns are below."
+    only = overall[overall["statistic"] == "iqm"]
+    return page.figure("first", "", caption, lambda: figures.intervals(only), inches=5)
+
+
+def define_scores(source: Scores) -> Part | None:
+    """What a min-max score is; nothing where returns stay as they are."""
+    if source.ranges is None:
+        return None
+    low = [g for g in source.games if _random_return(source, g) < source.ranges[g][0]]
+    words = "Scores make games comparable: (return - low) / (high - low), by each game's published "
+    words += "range. "
+    shown = [f"{g} {source.ranges[g][0]:g} to {source.ranges[g][1]:g}" for g in source.games]
+    words += f"Ranges: {', '.join(shown)}. "
+    if low:
+        words += "Below 0 is below that range: so is random play, which earns less than the range "
+        words += f"begins with in {', '.join(low)}."
+    return text(words.strip(), "note")
+
+
+def _random_return(source: Scores, game: str) -> float:
+    played = source.returns.get("random", {})
+    return float(source.run_means("random", game).mean()) if game in played else math.inf
+
+
 def results(returns: Returns, baseline: str, page: Page) -> Iterator[Part | None]:
     main, seen, source = returns.main, returns.seen, returns.main.scores
-    title = f"Aggregate {source.unit}, {source.split} levels"
-    yield page.table("aggregates", title, lambda: stats.aggregates(main), **_OVERALL)
-    yield page.figure(
-        "intervals",
-        "Aggregate scores",
-        "Interquartile mean, mean and median over runs and games: bars are 95 % intervals, the "
-        "line in them the estimate.",
-        lambda: figures.intervals(stats.aggregates(main)),
-    )
-    of_paper = baseline == "cql" and tables.paper_games().issuperset(source.games)
-    yield page.figure(
-        "box",
-        f"Every run against {baseline}" + (": the paper's main figure" if of_paper else ""),
-        f"Return of each run divided by the median {baseline} run of its game.",
-        lambda: figures.box(_ratios(main, baseline)),
-    )
+    title = f"Mean return, {source.split} levels"
+    yield page.table("mean_returns", title, lambda: stats.per_game(main, raw=True))
     if seen is not None:
         yield page.figure(
             "per_game",
@@ -85,10 +112,27 @@ def results(returns: Returns, baseline: str, page: Page) -> Iterator[Part | None
                 stats.per_game(seen, raw=True), stats.per_game(main, raw=True)
             ),
         )
+    title = f"Aggregate {source.unit}, {source.split} levels"
+    yield page.table("aggregates", title, lambda: stats.aggregates(main), **_OVERALL)
+    yield page.figure(
+        "intervals",
+        f"Aggregate {source.unit}",
+        "Interquartile mean, mean and median over runs and games: bars are 95 % intervals, the "
+        "line in them the estimate.",
+        lambda: figures.intervals(stats.aggregates(main)),
+    )
+    of_paper = baseline == "cql" and tables.paper_games() == set(source.games)
+    yield page.figure(
+        "box",
+        f"Every run against {baseline}" + (": the paper's main figure" if of_paper else ""),
+        f"Return of each run divided by the median {baseline} run of its game.",
+        lambda: figures.box(_ratios(main, baseline)),
+    )
+    if seen is not None:
         yield page.figure(
             "gap",
             "Generalization gap",
-            f"Score on seen minus score on {source.split} levels, of the same runs.",
+            f"{source.unit.capitalize()} on seen minus {source.split} levels, of the same runs.",
             lambda: figures.intervals(_gap_aggregates(seen, main)),
         )
     trained = returns.rows[~returns.rows["method"].isin(REFERENCES)]
@@ -129,7 +173,7 @@ def _gap_aggregates(seen: Replicates, main: Replicates) -> pd.DataFrame:
     return gap.assign(n_games=len(main.scores.games))
 
 
-def ablations(directory: Path, page: Page) -> Part | None:
+def ablations(directory: Path, mode: str, page: Page) -> Part | None:
     """Options of one method against each other, on validation levels only."""
 
     def draw() -> Figure:
@@ -144,7 +188,7 @@ def ablations(directory: Path, page: Page) -> Part | None:
                 else:
                     page.problems.append(f"{setting} has no validation rows: not in the figure.")
             if variants:
-                found[option.name] = stats.ablation(variants)
+                found[option.name] = stats.ablation(variants, mode=mode)
         if not found:
             raise UserError(f"{directory} has no <option>/<setting>/ with validation rows.")
         return figures.ablation(found, DEFAULT_SETTINGS)
@@ -165,11 +209,9 @@ def all_tables(returns: Returns, baseline: str, page: Page) -> Iterator[Part | N
     main, seen, other = returns.main, returns.seen, returns.other_mode
     split, unit = main.scores.split, main.scores.unit
     if other is not None:
-        title = f"Aggregate {unit}, {other.scores.mode} actions"
+        title = f"Aggregate {unit}, {other.scores.actions}"
         frame = stats.aggregates(other)
         yield page.table("aggregates_other_mode", title, lambda: frame, **_OVERALL)
-    title = f"Mean return, {split} levels"
-    yield page.table("mean_returns", title, lambda: stats.per_game(main, raw=True))
     if unit != "return":
         title = f"Min-max score, {split} levels"
         yield page.table("scores", title, lambda: stats.per_game(main))
