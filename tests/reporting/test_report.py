@@ -199,7 +199,7 @@ def test_another_split_stands_in_and_is_named(tmp_path: Path, undrawn):
     rows = evaluation_rows(["maze"], ["bc"], 1, 3, splits=["validation"])
     rows.to_csv(tmp_path / "rows.csv", index=False)
     html = report(ReportConfig((tmp_path / "rows.csv",), tmp_path / "out", **SMALL)).read_text()
-    assert "bc reaches" in html
+    assert "bc has a mean return of" in html
     assert "on validation levels of maze" in html
     assert "No run has unseen rows" in html
     assert "no runs of the baseline &#39;cql&#39;" in html
