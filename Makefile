@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: run test torture lint docs browser clean
+.PHONY: run test torture lint docs wheel browser clean
 
 run: .venv/run
 	$(BIN)/gsf run --preset laptop --out results/laptop
@@ -24,6 +24,12 @@ lint: .venv/dev
 # The documentation, in build/site; a warning is an error.
 docs: .venv/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # (--quiet would pass over warnings)
+
+# What others install, in build/wheel. Built anew: setuptools would keep files that are gone.
+wheel: .venv/dev
+	rm -rf build/lib build/wheel
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
+	ls build/wheel
 
 # The report is tested in a real browser.
 browser:
