@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from gsf.core.errors import UserError
+from gsf.reporting.report import ReportConfig, report
 from gsf.suites import gymnasium
 from gsf.sweep.options import RunConfig
 from gsf.sweep.plan import resolve
@@ -44,6 +45,11 @@ def test_datasets_are_swept_in_an_environment_of_ones_own(dataset, tmp_path, cap
     assert not (tmp_path / "corridor/dataset").exists()  # it is used where it is
     shown = capsys.readouterr().out
     assert all(name in shown for name in ("corridor", "bc", "gsf-reward", "random", "unseen"))
+    gymnasium.games.clear()
+    made = {"explorer": False, "replicates": 10, "video_steps": 9, "env": f"{WALKS}:make"}
+    page = report(ReportConfig((tmp_path,), tmp_path / "report", **made)).read_text()
+    assert "gsf-reward on corridor level 1000, return" in page  # a film
+    assert "No films" not in page
 
 
 def test_tuning_is_judged_by_validation_levels_of_the_environment(dataset, tmp_path):

@@ -27,7 +27,7 @@ from gsf.reporting import headline
 from gsf.reporting.gather import RUN, gather, missing_runs
 from gsf.reporting.page import Page, Part, part, text
 from gsf.reporting.sections.explorer import Runs, explorer
-from gsf.reporting.sections.films import films
+from gsf.reporting.sections.films import films, play_in
 from gsf.reporting.sections.made import made
 from gsf.reporting.sections.method import method
 from gsf.reporting.sections.results import (
@@ -62,6 +62,9 @@ class ReportConfig(Options):
     """Film strips of every agent on the same unseen levels; needs Procgen and torch."""
     video_steps: Annotated[int, between(1, 100_000)] = 256
     """Steps of play in a film."""
+    env: str | None = None
+    """The Gymnasium environment of yours, as file.py:make, to film agents of your own data in. The
+    file is run."""
     explorer: bool = True
     """Neighbours of observations under every method's embedding; needs torch and the dataset."""
     explorer_sample: Annotated[int, between(1, 10**6)] = 2000
@@ -114,6 +117,8 @@ def _report(config: ReportConfig) -> Path:
         page.add("tables", "Tables", all_tables(returns, config.baseline, page))
     runs = first_runs(found)
     if config.videos:
+        if config.env is not None:
+            play_in(config.env, runs)
         parts = films(runs, found, rows, config.mode, config.video_steps, page)
         page.add("films", "On unseen levels", parts)
     if config.explorer:

@@ -59,7 +59,10 @@ def films(
     levels = {game: own for game, own in levels.items() if own}
     if runs.keys() - levels.keys():
         without = ", ".join(sorted(runs.keys() - levels.keys()))
-        page.problems.append(f"No films of {without}: no suite has it, or no unseen levels played.")
+        page.problems.append(
+            f"No films of {without}: no unseen levels played, or no suite has it; your environment "
+            "is named with --env."
+        )
     n_agents = sum(len(runs[game]) + 1 for game in levels)
     if not n_agents:
         return
@@ -96,6 +99,16 @@ def _manner(mode: Mode) -> str:
         return "greedy actions"
     own = "the run's own temperature" if mode == "sampled" else mode.replace("sampled-", "")
     return f"actions sampled at {own}"
+
+
+def play_in(env: str, runs: Runs) -> None:
+    """The user's environment, for the games that no suite has."""
+    from gsf.evaluation.players import Place, can_play, check_fits
+
+    for game, of_game in runs.items():
+        run = next(iter(of_game.values()))
+        if not can_play(run.manifest):
+            check_fits(str(run.path), run.manifest, env, Place(env, 0).take(game))
 
 
 def film(
