@@ -78,7 +78,7 @@ def test_a_run_is_evaluated_and_filmed_in_it(run, tmp_path, capsys):
     assert main(f"play {run} --out {tmp_path}/a.gif {options}".split()) == 0
     greedy = rows[(rows["level"] == 1003) & (rows["mode"] == "greedy")].iloc[0]
     shown = capsys.readouterr().out
-    assert f"corridor level 1003, return {greedy['return']:g}, " in shown
+    assert f"cql, greedy: return {greedy['return']:g}, " in shown
     assert f"after {greedy['length']} steps" in shown
 
 
