@@ -7,6 +7,7 @@ import pytest
 
 from gsf.behaviour.policy import load_policy
 from gsf.core.errors import UserError
+from gsf.data.inspect import ListConfig, list_data
 from gsf.data.recording import BLOCK, SHIPPED, Recording, concatenate, list_shipped
 from gsf.data.replay import Recorder, Replay, play_blocks
 from gsf.suites.procgen import make_env
@@ -173,3 +174,13 @@ def test_play_on_a_list_of_levels_cannot_be_recorded():
         recorder.add(block)
     with pytest.raises(UserError, match="only play on a range"):
         recorder.finish(env)
+
+
+def test_the_list_says_how_far_each_recording_is_from_random_to_published(capsys):
+    list_data(ListConfig())
+    lines = capsys.readouterr().out.splitlines()
+    found = {
+        line.split()[0]: line.split() for line in lines if line and line.split()[-1][-1] == "M"
+    }
+    assert found["coinrun"][-2] == "82%"  # (8.23 - 2.6) / (9.5 - 2.6)
+    assert found["dodgeball"][-2] == "24%"  # (1.67 - 0.64) / (5.0 - 0.64)

@@ -15,7 +15,7 @@ from gsf.core.options import Count, Options, Some
 from gsf.data.format import read_facts
 from gsf.data.recording import Recording, concatenate, find_recording, list_shipped
 from gsf.data.replay import Replay
-from gsf.suites import facts_of, find_game, known_facts
+from gsf.suites import Game, facts_of, find_game, known_facts
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class JoinConfig(Options):
 
 def list_data(config: ListConfig) -> None:
     table = Table(box=None, padding=(0, 1, 0, 0))
-    columns = ("name", "rows", "levels", "episodes", "return", "random", "published", "trained")
+    columns = ("name", "rows", "levels", "return", "random", "published", "way", "trained")
     for column in columns:
         table.add_column(column, justify="left" if column == "name" else "right", no_wrap=True)
     for path in list_shipped():
@@ -65,10 +65,10 @@ def list_data(config: ListConfig) -> None:
             path.stem,
             f"{len(recording):,}",
             facts["levels"].split()[0],
-            facts["episodes"],
             facts["mean return"],
             "-" if game.random is None else f"{game.random:.1f}",
             "-" if game.published is None else f"{game.published[0]:.1f}",
+            _way(facts["mean return"], game),
             "; ".join(_in_short(take.policy) for take in recording.takes),
         )
     shown = Console()
@@ -78,10 +78,17 @@ def list_data(config: ListConfig) -> None:
     shown.print(table)
     shown.print(
         "return: mean of the episodes recorded; random: of random play on the training levels; "
-        "published: of PPO after 25M frames, on seen levels; trained: for so many frames. More: "
-        "gsf data info NAME.",
+        "published: of PPO after 25M frames, on seen levels; way: how far the return is from "
+        "random to published; trained: for so many frames. More: gsf data info NAME.",
         soft_wrap=True,
     )
+
+
+def _way(mean_return: str, game: Game) -> str:
+    """Share of the way from random play to the published return."""
+    if game.random is None or game.published is None or not mean_return[-1].isdigit():
+        return "-"
+    return f"{(float(mean_return) - game.random) / (game.published[0] - game.random):.0%}"
 
 
 def info(config: InfoConfig) -> None:
