@@ -13,6 +13,8 @@ import torch._dynamo  # these two before forks: they take seconds
 import torch.utils.tensorboard
 
 import gsf.behaviour.collect
+import gsf.data.recording
+import gsf.data.replay
 import gsf.learn.train
 from gsf.behaviour.collect import CollectConfig, collect
 from gsf.core import drawing
@@ -27,13 +29,17 @@ from gsf.gvf.label import LabelConfig, label
 from gsf.learn.train import TrainConfig, train
 from gsf.reporting.report import ReportConfig, report
 from gsf.studies.similar import SimilarConfig, similar
+from gsf.suites.procgen import make_env
 from gsf.sweep.run import RunConfig, run
 
-GAME = "fruitbot"
+GAME, BLOCK = "fruitbot", 32
+for module in (gsf.data.recording, gsf.data.replay):
+    module.BLOCK = BLOCK  # so that a short recording has several, and something to save
+make_env(GAME, range(1), 1, 0, threads=0).close()  # before forks: its pictures take a second
 _COLLECT = CollectConfig(
     game=GAME,
     frames=96,
-    transitions=2 * 1100,  # more than one block, so that recording has something to save
+    transitions=2 * 8 * BLOCK,
     n_envs=2,
     n_steps=16,
     minibatches=1,
@@ -56,7 +62,7 @@ def _record(made: Path, out: Path) -> None:
 
 
 def _cut(made: Path, out: Path) -> None:
-    cut(CutConfig(str(made / "record" / f"{GAME}.gsfrec"), 1100, out / "cut.gsfrec"))
+    cut(CutConfig(str(made / "record" / f"{GAME}.gsfrec"), 90, out / "cut.gsfrec"))
 
 
 def _join(made: Path, out: Path) -> None:
@@ -66,7 +72,7 @@ def _join(made: Path, out: Path) -> None:
 
 def _materialise(made: Path, out: Path) -> None:
     recording = str(made / "record" / f"{GAME}.gsfrec")
-    materialise(MaterialiseConfig(recording, out / "data", transitions=160, threads=1))
+    materialise(MaterialiseConfig(recording, out / "data", transitions=120, threads=1))
 
 
 def _import(made: Path, out: Path) -> None:
@@ -111,7 +117,8 @@ def _train(made: Path, out: Path) -> None:
 
 
 def _evaluate(made: Path, out: Path) -> None:
-    few = {"n_seen": 1, "n_validation": 0, "n_unseen": 1, "modes": ("sampled",), "threads": 1}
+    few = {"n_seen": 1, "n_validation": 0, "n_unseen": 1, "modes": ("greedy",), "threads": 1}
+    few |= {"max_frames": 20}
     evaluate(EvaluateConfig("random", out / "random" / "returns.csv", GAME, **few))
 
 
@@ -122,7 +129,7 @@ def _play(made: Path, out: Path) -> None:
 def _similar(made: Path, out: Path) -> None:
     recording = str(made / "collect" / f"{GAME}.gsfrec")
     config = SimilarConfig(recording, made / "collect", out / "similar", length=1)
-    similar(dataclasses.replace(config, transitions=300, max_value_error=9.0, segments=50))
+    similar(dataclasses.replace(config, transitions=512, max_value_error=9.0, segments=50))
 
 
 def _report(made: Path, out: Path) -> None:
@@ -131,11 +138,16 @@ def _report(made: Path, out: Path) -> None:
 
 
 def _sweep(made: Path, out: Path) -> None:
-    words = ["materialise.transitions=160", "materialise.threads=1", "fit.diagnose=false"]
+    words = ["materialise.transitions=120", "materialise.threads=1", "fit.diagnose=false"]
     words += ["fit.allow_small_levels=true", "label.allow_small_levels=true", "label.n_bins=3"]
     words += ["train.grad_steps=2", "train.batch=4", "train.keep=1", "evaluate.threads=1"]
     words += ["train.encoder=nature", "evaluate.n_seen=1", "evaluate.n_unseen=1"]
-    words += ["evaluate.n_validation=0", 'evaluate.modes=["sampled"]', "train.device=cpu"]
+    words += [
+        "evaluate.n_validation=0",
+        "evaluate.max_frames=20",
+        'evaluate.modes=["greedy"]',
+        "train.device=cpu",
+    ]
     methods, recordings = ("gsf-reward",), (str(made / "record" / f"{GAME}.gsfrec"),)
     config = RunConfig(out / "sweep", "smoke", methods=methods, recordings=recordings)
     run(dataclasses.replace(config, set=tuple(words), report=False))

@@ -120,6 +120,12 @@ def locked(directory: Path, name: str = ".lock", wait: bool = False) -> Iterator
                 lock.unlink(missing_ok=True)
 
 
+def clear_locks(path: Path) -> None:
+    """Of an output that is done: its maker may have been killed between its last write and this."""
+    for lock in (path / ".lock", path.with_name(f".{path.name}.lock")):
+        _remove_abandoned(lock)
+
+
 def _remove_abandoned(file: Path) -> None:
     """A partial file, unless somebody is writing it, as `gsf evaluate` may into a run."""
     if file.is_file():

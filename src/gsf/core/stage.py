@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from gsf.core.errors import UserError
-from gsf.core.files import digest, digest_file, is_vacant, remove
+from gsf.core.files import clear_locks, digest, digest_file, is_vacant, remove
 from gsf.core.options import Role, roles, to_json
 from gsf.core.schema import COUNT, DIGEST, LEVELS, NUMBER, POSITIVE, SHAPE, Form
 from gsf.core.sealed import KEY, check_file, checked, damaged, read_json, write_json
@@ -135,7 +135,10 @@ class Identity:
         if manifest is None or not is_whole(out, manifest):
             return False
         made = manifest["options"]
-        return all(made.get(name) == self.options[name] for name in self.extendable)
+        if any(made.get(name) != self.options[name] for name in self.extendable):
+            return False
+        clear_locks(out)
+        return True
 
     def _found(self, out: Path) -> dict[str, Any] | None:
         """The manifest in `out`, of this output or of one that may go on to become it."""

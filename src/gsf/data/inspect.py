@@ -205,6 +205,9 @@ def join(config: JoinConfig) -> None:
 
 def _save_new(recording: Recording, out: Path) -> None:
     with locked(out.parent, f".{out.name}.lock"):
+        if out.is_file() and Recording.load(out).digest == recording.digest:
+            console.print(f"{out} is there already.", soft_wrap=True)
+            return
         if out.exists():
             raise UserError(f"{out} exists already; remove it or choose another --out.")
         recording.save(out)

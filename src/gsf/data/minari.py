@@ -21,7 +21,7 @@ import numpy as np
 from gymnasium import spaces
 
 from gsf.core.errors import UserError
-from gsf.core.files import atomic_directory
+from gsf.core.files import atomic_directory, clear_locks
 from gsf.core.images import image_shape, to_hwc
 from gsf.core.logs import progress
 from gsf.data.dataset import Dataset
@@ -193,6 +193,7 @@ def write_minari(config: ExportConfig) -> Path:
     if not re.fullmatch(r"([-\w]+/)*[-\w]+-v\d+", dataset_id):
         raise UserError(f"{dataset_id!r} is no Minari id; write [namespace/]name-v0.")
     if _is_exported(config.out, dataset):
+        clear_locks(config.out)
         print(f"{config.out}: already done")
         return config.out
     space = _observation_space(dataset.obs_shape)
