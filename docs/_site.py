@@ -41,8 +41,10 @@ def on_files(files: Any, config: Any) -> Any:
     made = {}
     for name, page in PAGES.items():
         made[page] = (ROOT / f"{name}.md").read_text().replace("](docs/", "](")
-    for notebook in sorted((ROOT / "examples").glob("*.ipynb")):
+    for notebook in (ROOT / "examples").glob("*.ipynb"):
         made[f"examples/{notebook.stem}.md"] = notebook_page(json.loads(notebook.read_text()))
+    for script in (ROOT / "examples").glob("*.py"):
+        made[f"examples/{script.name}"] = script.read_text()
     for page, text in made.items():
         files.append(File.generated(config, page, content=text))
     return files
@@ -52,6 +54,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     for name, made in PAGES.items():
         markdown = re.sub(rf"\]\((?:\.\./)?{name}\.md\)", f"]({made})", markdown)
     markdown = re.sub(r"\]\(\.\./examples/(\w+)\.ipynb\)", r"](examples/\1.md)", markdown)
+    markdown = markdown.replace("](../examples/", "](examples/")
     return re.sub(r"\[([^\]]*)\]\((?:\.\./)?LICENSE\)", r"\1", markdown)
 
 

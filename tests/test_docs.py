@@ -13,6 +13,7 @@ import yaml
 from gsf import cli
 from gsf.core.command_line import parse
 from gsf.core.version import __version__
+from gsf.data.recording import list_shipped
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
@@ -66,6 +67,14 @@ def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path):
         assert not re.search(r'<(?:script|img|iframe)[^>]* src="?https?:', html), page
         assert not re.search(r'<link[^>]* href="?https?:', html), page
     assert "gsf.TrainConfig" in (tmp_path / "api.html").read_text()
+
+
+def test_every_shipped_recording_is_on_its_page():
+    page = (ROOT / "docs" / "data.md").read_text()
+    shipped = [path.stem for path in list_shipped()]
+    names = [name for name in shipped if not name.endswith("-validation")]
+    assert [name for name in names if f"\n| {name} |" not in page] == []
+    assert "coinrun" in names
 
 
 def test_the_api_page_has_every_public_name():
