@@ -7,12 +7,12 @@ import pytest
 import torch
 from PIL import Image
 
-from gsf.behaviour.policy import save_policy
+from gsf.behaviour.policy import policy_of, save_policy
 from gsf.behaviour.ppo import ActorCritic
 from gsf.core.errors import UserError
 from gsf.core.stage import read_manifest
 from gsf.data.materialise import MaterialiseConfig, materialise
-from gsf.data.recording import Recording
+from gsf.data.recording import Recording, find_policy
 from gsf.data.replay import Recorder, play_blocks
 from gsf.gvf.fit import FitConfig, fit
 from gsf.studies import similar
@@ -21,6 +21,7 @@ from gsf.studies.similar import Pair, SimilarConfig, far_in_action, segments, st
 from gsf.suites.procgen import make_env
 
 N_STEPS, N_ENVS = 320, 4
+FACTS = {"encoder": "impala_small", "game": "fruitbot", "difficulty": "easy"}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     net = ActorCritic("impala_small", (64, 64, 3), 15)
     with torch.no_grad():
         net.policy.weight.mul_(300)
-    save_policy(home / "policy.pt", net, {"encoder": "impala_small", "game": "fruitbot"})
+    save_policy(home / "policy.pt", net, FACTS)
     return home
 
 
@@ -115,7 +116,7 @@ def test_figure_and_manifest_are_written_once(config: SimilarConfig, facts, caps
 
 
 def test_values_of_a_fit_find_the_same_as_the_logged_return(config: SimilarConfig, facts, home):
-    dataset = materialise(MaterialiseConfig(config.recording, home / "dataset", threads=0))
+    dataset = materialise(MaterialiseConfig(config.recording, home / "dataset", threads=1))
     gvf = fit(FitConfig(dataset, home / "gvf", gamma=0.9, diagnose=False, allow_small_levels=True))
     out = similar.similar(replace(config, gvf=gvf, out=home / "by-fit"))
     found = json.loads((out / "similar.json").read_text())
@@ -141,11 +142,7 @@ def test_values_of_a_fit_find_the_same_as_the_logged_return(config: SimilarConfi
 def test_what_cannot_be_compared_is_refused(config: SimilarConfig, home: Path):
     torch.manual_seed(0)
     maze = home / "maze.pt"
-    save_policy(
-        maze,
-        ActorCritic("impala_small", (64, 64, 3), 15),
-        {"encoder": "impala_small", "game": "maze"},
-    )
+    save_policy(maze, ActorCritic("impala_small", (64, 64, 3), 15), FACTS | {"game": "maze"})
     with pytest.raises(UserError, match="plays maze, the recording is of fruitbot"):
         similar.similar(replace(config, policy=maze, out=home / "x"))
     with pytest.raises(UserError, match="at least two levels"):
@@ -202,3 +199,11 @@ def test_score_and_cosine_by_hand():
     assert state_cosine(b"\x03\x04", b"\x03\x04\x00") == pytest.approx(1)
     assert state_cosine(b"\x03\x04", b"\x00\x00\x05") == pytest.approx(0)
     assert state_cosine(b"\x03\x04", b"\x04\x03") == pytest.approx(24 / 25)
+
+
+def test_the_policy_that_was_recorded_is_found(home: Path, config: SimilarConfig):
+    for name in ("coinrun", "coinrun-validation"):
+        assert policy_of(name) == find_policy("coinrun")
+    assert policy_of(str(home / "random.gsfrec")) is None  # the one beside it did not play it
+    with pytest.raises(UserError, match=r"is not at hand; name one with --policy"):
+        similar.similar(replace(config, policy=None, out=home / "y"))

@@ -149,7 +149,9 @@ def _train(config: CollectConfig, identity: Identity, out: Path) -> BehaviourPol
     with (
         stoppable() as stop,
         contextlib.closing(ppo.env),
-        contextlib.closing(Metrics(out, ppo.frames, tensorboard=config.tensorboard)) as metrics,
+        contextlib.closing(
+            Metrics(out, ppo.frames, tensorboard=config.tensorboard, wandb=config.wandb)
+        ) as metrics,
         progress(f"ppo {config.game}", config.frames, "frames") as advance,
     ):
         advance(ppo.frames)

@@ -145,6 +145,9 @@ class CollectConfig(PPOConfig):
     """Record uniform random play instead of training."""
     checkpoint_seconds: Incidental[Annotated[float, between(0, 10**6)]] = 60.0
     """Time between two checkpoints of training."""
+    wandb: Incidental[bool] = False
+    """Also log to Weights & Biases (pip install 'gsf-rl[wandb]'): offline, unless WANDB_MODE says
+    otherwise."""
     tensorboard: Incidental[bool] = True
     """Write TensorBoard files beside metrics.jsonl."""
 

@@ -1,7 +1,9 @@
 """What a user sees while a stage works, and what stays of it: console, progress bars, metrics."""
 
 import contextlib
+import importlib
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +13,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from gsf.core.files import tell, write_atomic
+from gsf.core.errors import UserError
+from gsf.core.files import digest, tell, write_atomic
 from gsf.core.schema import COUNT
 from gsf.core.sealed import read_lines, to_line
 from gsf.core.stage import METRICS, check_finished
@@ -20,9 +23,17 @@ console = Console(stderr=True)
 
 
 class Metrics:
-    """Appends rows to metrics.jsonl and TensorBoard; on resume drops rows after the checkpoint."""
+    """Appends rows to metrics.jsonl, TensorBoard and, if asked, W&B; on resume drops rows after the
+    checkpoint."""
 
-    def __init__(self, directory: Path, resume_step: int = 0, tensorboard: bool = True) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        resume_step: int = 0,
+        tensorboard: bool = True,
+        wandb: bool = False,
+    ) -> None:
+        self._wandb = _start_wandb(directory) if wandb else None
         self._path = directory / METRICS
         kept = [row for row in read_metrics(self._path) if row["step"] <= resume_step]
         write_atomic(self._path, "".join(map(to_line, kept)))
@@ -40,11 +51,35 @@ class Metrics:
         if self._board is not None:
             for name, value in values.items():
                 self._board.add_scalar(name, value, step)
+        if self._wandb is not None:
+            self._wandb.log(dict(values), step=step)
 
     def close(self) -> None:
         self._file.close()
         if self._board is not None:
             self._board.close()
+        if self._wandb is not None:
+            self._wandb.finish()
+
+
+def _start_wandb(directory: Path) -> Any:
+    """A W&B run below the directory: offline, unless WANDB_MODE says otherwise; resumed by name."""
+    try:
+        wandb = importlib.import_module("wandb")
+    except ImportError as error:
+        raise UserError(
+            f"--wandb needs Weights & Biases ({error}): pip install 'gsf-rl[wandb]', or leave it "
+            "out; metrics.jsonl and TensorBoard have the same numbers."
+        ) from None
+    place = directory.resolve()
+    return wandb.init(
+        project="gsf",
+        name="/".join(place.parts[-3:]),
+        id=digest(str(place)),
+        resume="allow",
+        dir=str(place),
+        mode=os.environ.get("WANDB_MODE", "offline"),
+    )
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -52,6 +87,15 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     rows = read_lines(path, {"step": COUNT})
     check_finished(path)
     return rows
+
+
+def spell_rate(rate: float, unit: str) -> str:
+    """By the second, or how many seconds one takes."""
+    if rate >= 10:
+        return f"{rate:,.0f} {unit}/s"
+    if rate >= 1 or rate <= 0:
+        return f"{rate:.1f} {unit}/s"
+    return f"{1 / rate:,.1f} s/{unit.removesuffix('s')}"
 
 
 Advance = Callable[..., None]
@@ -92,7 +136,7 @@ def progress(what: str, total: int, unit: str = "steps") -> Iterator[Advance]:
         first = done if first is None else first
         rate = (done - first) / max(time.monotonic() - started, 1e-9)
         shown = [f"{k}={v:.3g}" if isinstance(v, float) else f"{k}={v}" for k, v in facts.items()]
-        return " ".join([f"{rate:,.0f} {unit}/s", *shown])
+        return " ".join([spell_rate(rate, unit), *shown])
 
     if _listener is not None:
         listener, last_line = _listener, -math.inf

@@ -144,6 +144,11 @@ class Registry(Generic[T]):
         return self._checked(named[0], name, where)
 
 
+def files_in(folder: Path) -> list[str]:
+    """Names of the things in a folder, without running any of them: for help."""
+    return sorted(x.name for x in pkgutil.iter_modules([str(folder)]) if x.name[0] != "_")
+
+
 def named_files() -> list[Path]:
     """What the user has named in this process, for another process that works for it."""
     same = ((code, path) for code, path in _named.items() if path.is_file())

@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gsf.core.errors import UserError
+from gsf.core.errors import UserError, did_you_mean
 from gsf.core.files import digest, write_atomic
 from gsf.core.schema import COUNT, NUMBER, POSITIVE, Where, between
 from gsf.core.sealed import checked
@@ -269,8 +269,10 @@ def find_recording(path: Path | str) -> Path:
     shipped = SHIPPED / f"{path}.gsfrec"
     found = shipped if shipped.parent == SHIPPED and shipped.is_file() else Path(path)
     if not found.is_file():
-        names = ", ".join(p.stem for p in list_shipped()) or "none"
-        raise UserError(f"no recording at {path}; shipped ones are: {names}.")
+        names = [p.stem for p in list_shipped()]
+        meant = did_you_mean(str(path), names)
+        shipped_ones = ", ".join(names) or "none"
+        raise UserError(f"no recording at {path}; {meant}shipped ones are: {shipped_ones}.")
     return found
 
 

@@ -22,7 +22,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from gsf.core.errors import UserError
+from gsf.core.errors import UserError, did_you_mean
 from gsf.core.files import digest, locked
 from gsf.core.interrupts import Stop, stoppable
 from gsf.core.logs import console, progress
@@ -105,7 +105,10 @@ class EvaluateConfig(Options):
         for what, chosen, known in (("split", self.splits, SPLITS), ("mode", self.modes, MODES)):
             for name in chosen:
                 if name not in known:
-                    raise UserError(f"unknown {what} {name!r}; choose from {', '.join(known)}.")
+                    meant = did_you_mean(name, known)
+                    raise UserError(
+                        f"unknown {what} {name!r}; {meant}choose from {', '.join(known)}."
+                    )
         parse_levels(self.levels)
 
     def n_levels(self, split: Split) -> int:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gsf.core.errors import UserError
+from gsf.core.errors import UserError, did_you_mean
 from gsf.core.files import digest
 from gsf.core.stage import read_manifest
 from gsf.data.format import read_facts
@@ -95,9 +95,10 @@ def find_players(
         return [_reference(name, None, game, seed, dataset, place)]
     path = find_policy(name)
     if not path.exists():
+        meant = did_you_mean(name, [*shipped_policies(), "random"])
         raise UserError(
-            f"there is no {name}; name a run directory, a policy (of `gsf collect`, or a shipped "
-            f"one: {', '.join(shipped_policies())}), or random."
+            f"there is no {name}; {meant}name a run directory, a policy (of `gsf collect`, or a "
+            f"shipped one: {', '.join(shipped_policies())}), or random."
         )
     from gsf.behaviour.policy import load_policy
 

@@ -25,18 +25,28 @@ from gsf.core.options import (
     check,
     from_json,
 )
+from gsf.core.registry import files_in
 
 if TYPE_CHECKING:
     from gsf.learn.methods import Method
+
+HOME = Path(__file__).parent
+BASES = files_in(HOME / "bases")
+CUMULANTS = files_in(HOME.parent / "gvf" / "cumulants")
+LOSSES = [x for x in files_in(HOME / "losses") if x != "gsf"] + [f"gsf-{x}" for x in CUMULANTS]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentConfig(Options):
     """What is learnt, whatever the data."""
 
-    method: str = "cql"
-    """A base (bc, cql, ...) or an auxiliary loss on one: curl, gsf-reward (gsf-<cumulant>), ...;
-    your own as file.py:Name."""
+    method: Annotated[
+        str,
+        tyro.conf.arg(
+            help=f"A base ({', '.join(BASES)}), or an auxiliary loss on one ({', '.join(LOSSES)}); "
+            "your own as file.py:Name, or gsf-file.py:cumulant."
+        ),
+    ] = "cql"
     on: str | None = None
     """The base that an auxiliary loss is added to. Default: cql."""
     encoder: str = "impala"
@@ -135,6 +145,9 @@ class TrainConfig(AgentConfig):
     goes on for longer keeps those it had, too."""
     checkpoint_every: Incidental[Count] = 500
     """Steps between checkpoints: what a kill can lose; Ctrl-C saves first."""
+    wandb: Incidental[bool] = False
+    """Also log to Weights & Biases (pip install 'gsf-rl[wandb]'): offline, unless WANDB_MODE says
+    otherwise."""
     log_every: Incidental[Count] = 50
     """Steps between rows of metrics, which are means over these steps."""
     device: Incidental[Literal["auto", "cpu", "cuda"]] = "auto"

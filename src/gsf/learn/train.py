@@ -151,7 +151,7 @@ def _loop(config: TrainConfig, learner: Learner, rng: np.random.Generator) -> _P
         Feed(
             lambda rng: learner.draw(config.batch, rng, config.n_levels), feed_rng, ahead, on_gpu
         ) as feed,
-        contextlib.closing(Metrics(config.out, at.step)) as metrics,
+        contextlib.closing(Metrics(config.out, at.step, wandb=config.wandb)) as metrics,
         progress(f"train {learner.method.name}", config.grad_steps) as advance,
     ):
         while at.step < config.grad_steps:

@@ -32,9 +32,10 @@ class SimilarConfig(Options):
 
     recording: Input[tyro.conf.Positional[str]]
     """A recording file, or the name of a shipped one."""
-    policy: Input[Path]
-    """A policy of `gsf collect` (its file or directory) for this game."""
-    out: Incidental[Path]
+    policy: Input[Path | None] = None
+    """A policy of `gsf collect` (its file or directory, or the name of a shipped one) for this
+    game. Default: the one that was recorded."""
+    out: Incidental[Path] = Path("similar")
     """Directory of the figure to make."""
     gvf: Input[Path | None] = None
     """A fit of the dataset made from this recording; default: the logged discounted return."""

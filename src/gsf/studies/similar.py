@@ -48,10 +48,15 @@ class Pair:
 
 
 def similar(config: SimilarConfig) -> Path:
-    from gsf.behaviour.policy import load_policy
+    from gsf.behaviour.policy import load_policy, policy_of
 
     recording = Recording.load(config.recording)
-    policy = load_policy(config.policy)
+    chosen = config.policy or policy_of(config.recording)
+    if chosen is None:
+        raise UserError(
+            f"the policy that played {config.recording} is not at hand; name one with --policy."
+        )
+    policy = load_policy(chosen)
     if policy.provenance.get("game", recording.game) != recording.game:
         raise UserError(
             f"{config.policy} plays {policy.provenance['game']}, the recording is of "
@@ -210,7 +215,8 @@ def describe(plays: Plays, pair: Pair, length: int) -> dict[str, Any]:
 @styled
 def draw(facts: Mapping[str, Any], frames: Sequence[Sequence[NDArray[np.uint8]]]) -> "Figure":
     """`facts` as `describe` has them; frames of both segments, uint8 [H,W,3] each."""
-    length, names = len(frames[0]), facts_of(facts["game"]).actions
+    length = len(frames[0])
+    names = ["nothing" if name == "-" else name for name in facts_of(facts["game"]).actions]
     note = (
         f"{facts['game']}; mean over steps: cosine similarity of latent states "
         f"{facts['state_cosine']:.3f}, normalised squared error of values "

@@ -8,13 +8,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import tyro
+
 from gsf.core.errors import UserError, did_you_mean
 from gsf.core.options import Count, Options, Some, between, from_json, to_json
 from gsf.core.presets import Preset, preset_values
 from gsf.data.materialise import MaterialiseConfig
 from gsf.evaluation.evaluate import EvaluateConfig
 from gsf.gvf.options import FitConfig, LabelConfig
-from gsf.learn.options import TrainConfig
+from gsf.learn.options import BASES, LOSSES, TrainConfig
 
 if TYPE_CHECKING:
     from gsf.learn.methods import Method
@@ -46,8 +48,14 @@ class RunConfig(Options):
     """Sizes of every stage: smoke (a minute), laptop (15 minutes), study (CPU days), paper."""
     games: tuple[str, ...] = ()
     """Games (`all` for every one); by default those with a shipped recording."""
-    methods: Annotated[tuple[str, ...], Some()] = ("bc", "cql", "gsf-reward")
-    """Methods (`all` for every one); your own as file.py:Name, gsf-file.py:cumulant."""
+    methods: Annotated[
+        tuple[str, ...],
+        Some(),
+        tyro.conf.arg(
+            help=f"Among {', '.join([*BASES, *LOSSES])} (`all` for every one); your own as "
+            "file.py:Name, gsf-file.py:cumulant."
+        ),
+    ] = ("bc", "cql", "gsf-reward")
     seeds: Annotated[int, between(1, 1000)] = 1
     """Seeds 0..seeds-1 of every method."""
     recordings: tuple[str, ...] = ()

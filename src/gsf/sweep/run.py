@@ -9,11 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gsf.behaviour.policy import load_policy
+from gsf.behaviour.policy import policy_of
 from gsf.core.errors import UserError
 from gsf.core.logs import console
 from gsf.data.materialise import materialise
-from gsf.data.recording import Recording, find_policy, shipped_policies
 from gsf.evaluation.evaluate import evaluate
 from gsf.sweep.jobs import run_jobs
 from gsf.sweep.options import RunConfig
@@ -57,23 +56,12 @@ def _reference_rows(config: RunConfig, source: Source, data: Path, home: Path) -
     evaluate(config.stage("evaluate", agent="random", game=source.name, out=out, **given))
     if source.recording is None:
         return
-    policy = _policy_of(source.recording)
+    policy = policy_of(source.recording)
     if policy is None:
         console.print(f"the policy that played {source} is not at hand: no behaviour row.")
         return
     out = home / "behaviour" / "returns.csv"
     evaluate(config.stage("evaluate", agent=str(policy), out=out, **given))
-
-
-def _policy_of(recording: str) -> Path | None:
-    """The shipped policy, or the one beside a recording if it is the one that was recorded."""
-    if recording in shipped_policies():
-        return find_policy(recording)
-    beside = Path(recording).with_name("policy.pt")
-    played = {take.policy.get("digest") for take in Recording.load(recording).takes}
-    if beside.is_file() and {load_policy(beside).provenance["digest"]} == played:
-        return beside
-    return None
 
 
 def _report(plan: Plan) -> Path:
