@@ -1,12 +1,15 @@
 """Sweeps on datasets: played in an environment of the user's, or not at all."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from episodes import write_episodes
 from gsf.core.errors import UserError
+from gsf.evaluation.rows import read_table
 from gsf.reporting.report import ReportConfig, report
 from gsf.suites import gymnasium
 from gsf.sweep.options import RunConfig
@@ -95,6 +98,31 @@ def test_without_an_environment_training_metrics_are_shown_and_what_to_do(
     assert "no suite can play corridor" in " ".join(err.split())
     assert "--env file.py:make" in err
     assert "not been evaluated" not in err
+
+
+def test_tuning_without_an_environment_is_judged_by_the_likelihood_of_other_contexts(tmp_path):
+    small = {"lengths": (6,) * 8, "obs_shape": (12, 12, 3), "n_actions": 3}
+    write_episodes(tmp_path / "data", **small)
+    write_episodes(tmp_path / "other", levels=(20, 21), seed=1, **small)
+    config = RunConfig(
+        tmp_path / "out",
+        "smoke",
+        methods=("bc",),
+        datasets=(tmp_path / "data",),
+        set=(*SMALL, "train.batch=4"),
+        tune=1,
+        workers=1,
+        report=False,
+    )
+    with pytest.raises(UserError, match=r"--tune cannot judge runs on random.*--validation"):
+        run(config)
+    with pytest.raises(UserError, match="shares context 10 with"):
+        run(replace(config, validation=(tmp_path / "data",)))
+    run(replace(config, validation=(tmp_path / "other",)))
+    trials = read_table(tmp_path / "out/tuning/trials.csv")
+    assert trials["log_likelihood"].between(-10, 0).all()
+    best = trials["log_likelihood"].idxmax()
+    assert trials["chosen"].tolist() == [i == best for i in range(len(trials))]
 
 
 @pytest.mark.parametrize(

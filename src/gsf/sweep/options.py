@@ -71,6 +71,10 @@ class RunConfig(Options):
     tune: Count | None = None
     """First try four settings of every method for so many gradient steps; a game's validation
     levels choose. What --set says stays as it is."""
+    validation: tuple[Path, ...] = ()
+    """--tune on datasets that no suite can play: data of other contexts (`gsf data import
+    --validation` writes such a dataset, OUT-validation) whose likelihood chooses. Not the data of
+    the results."""
     workers: Annotated[int, between(1, 1024)] | None = None
     """Runs at a time, each in a process with its share of the cores; each writes <run>.log.
     Default: as many as there are cores, on a GPU one."""

@@ -66,8 +66,16 @@ def resolve(config: RunConfig) -> Plan:
         for stage in ("fit", "train"):
             pick_device(config.stage(stage, dataset=Path(), out=Path()).device)
         pick_device(played.device)
-    if config.tune and not played.n_validation:
-        raise UserError("--tune needs validation levels: add evaluate.n_validation=50 to --set.")
+    sources = find_sources(config)
+    for source in sources.values() if config.tune else ():
+        if source.played and not played.n_validation:
+            advice = "add evaluate.n_validation=50 to --set."
+            raise UserError(f"--tune needs validation levels: {advice}")
+        if not source.played and source.validation is None:
+            raise UserError(
+                f"--tune cannot judge runs on {source.name}, which no suite can play: name an "
+                "environment (--env), or data of other contexts (--validation DATASET)."
+            )
     if config.tune and config.stage("train", dataset=Path(), out=Path()).released:
         raise UserError("--tune would undo train.released=true; leave one of them out.")
-    return Plan(config, find_sources(config), methods)
+    return Plan(config, sources, methods)

@@ -4,9 +4,10 @@ Names are resolved, and environments looked at, before anything is computed.
 """
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from gsf.core.errors import UserError
 from gsf.data.format import read_facts
@@ -24,6 +25,7 @@ class Source:
     name: str  # the recording's game, or the dataset's own name
     recording: str | None = None
     dataset: Path | None = None
+    validation: Path | None = None  # data of other contexts that settings are chosen by
     env: str | None = None  # the user's environment to play in, if no suite has the game
     played: bool = True  # whether agents can be played at all
 
@@ -38,7 +40,7 @@ class Source:
 
 def find_sources(config: RunConfig) -> dict[str, Source]:
     """By name, in the order given; one sentence if one is wrong."""
-    sources = [*_recordings(config), *(_dataset(path, config.env) for path in config.datasets)]
+    sources = [*_recordings(config), *(_dataset(path, config) for path in config.datasets)]
     found: dict[str, Source] = {}
     folders: dict[str, Source] = {}
     for source in sources:
@@ -50,12 +52,24 @@ def find_sources(config: RunConfig) -> dict[str, Source]:
     return found
 
 
-def _dataset(path: Path, env: str | None) -> Source:
-    facts = read_facts(path)
+def _dataset(path: Path, config: RunConfig) -> Source:
+    facts, env = read_facts(path), config.env
+    source = Source(facts["name"], dataset=path, validation=_validation(path, facts, config))
     if can_play(facts) or env is None:
-        return Source(facts["name"], dataset=path, played=can_play(facts))
+        return replace(source, played=can_play(facts))
     check_fits(str(path), facts, env, Place(env, 0).take(facts["name"]))
-    return Source(facts["name"], dataset=path, env=env)
+    return replace(source, env=env)
+
+
+def _validation(path: Path, trained: Mapping[str, Any], config: RunConfig) -> Path | None:
+    """The dataset of --validation that has the same name and shares no context."""
+    found = [(p, f) for p in config.validation if (f := read_facts(p))["name"] == trained["name"]]
+    for validation, facts in found:
+        if shared := [level for level in facts["levels"] if level in trained["levels"]]:
+            raise UserError(f"{validation} shares context {shared[0]!r} with {path}; use another.")
+    if len(found) > 1:
+        raise UserError(f"{found[0][0]} and {found[1][0]} are both of {trained['name']}; give one.")
+    return found[0][0] if found else None
 
 
 def _recordings(config: RunConfig) -> Iterable[Source]:

@@ -1,31 +1,39 @@
 """Tuning for `gsf run --tune`: as many trials for every method, judged on validation levels only.
 
+Where nobody can play, they are judged by how likely agents find what was done in validation data.
+
 In: a plan. Out: tuning/<game>/<method>/trial<k>, tuning/trials.csv and, of every game and method,
 the setting to keep as `--set` words. The seed of the trials is not among those that are reported.
 """
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from gsf.core.errors import UserError
 from gsf.core.logs import console
 from gsf.core.sealed import write_table
 from gsf.core.stage import Identity
+from gsf.evaluation.evaluate import evaluate
+from gsf.evaluation.held_out_rows import overall
 from gsf.evaluation.rows import MODES, read_table
 from gsf.learn.learner import AgentConfig
 from gsf.learn.methods import Method
-from gsf.sweep.jobs import run_jobs
+from gsf.sweep.jobs import Job, run_jobs
 from gsf.sweep.options import RunConfig
 from gsf.sweep.plan import Chosen, Plan
 from gsf.sweep.sources import Source
 
 SEED = 1_000
+LIKELIHOOD = "log_likelihood"  # of validation data, a column of trials.csv
 
 
 def tune(plan: Plan) -> Chosen:
-    """The settings that did best on each game's validation levels."""
+    """The settings that did best on each source's validation levels or data."""
     config, out = plan.config, plan.config.out / "tuning"
     assert config.tune is not None
     if not (out / "manifest.json").is_file():  # it keeps these runs out of reports
@@ -50,7 +58,7 @@ def tune(plan: Plan) -> Chosen:
     for job, failure in failures.items():  # a setting that breaks is named, and not chosen
         console.print(f"[red]failed:[/] tuning {job}: {failure}", soft_wrap=True)
     rows = [
-        read_table(job.out / "returns.csv").assign(trial=number, setting=" ".join(trial))
+        _judged(job).assign(trial=number, setting=" ".join(trial))
         for job, (number, trial) in jobs.items()
         if job not in failures
     ]
@@ -62,6 +70,16 @@ def tune(plan: Plan) -> Chosen:
     for game, method, setting in best:
         console.print(f"tuned {game} {method}: {setting}", highlight=False)
     return {(game, method): tuple(setting.split()) for game, method, setting in best}
+
+
+def _judged(job: Job) -> pd.DataFrame:
+    """Rows of a trial: its returns, or its likelihood where it cannot be played."""
+    if job.source.played:
+        return read_table(job.out / "returns.csv")
+    given: dict[str, Any] = {"agent": str(job.out), "held_out": job.source.validation}
+    found = overall(evaluate(replace(job.config.stage("evaluate", **given), fqe=False)))
+    nll = found[found["quantity"] == "nll"]
+    return nll.assign(mode=LIKELIHOOD, temperature=np.nan, **{"return": -nll["value"]})
 
 
 def _home(out: Path, source: Source, method: Method, number: int) -> Path:
@@ -99,14 +117,16 @@ def choose(rows: pd.DataFrame, step: int) -> pd.DataFrame:
 
     rows: rows.COLUMNS, `trial` and `setting`; those of other steps, of a shorter tuning, do not
     count. One criterion: the mean return of sampled actions at the trial's own temperature, the
-    best of the grid. Of equals the first, closest to the default.
+    best of the grid; where there are no returns, the log-likelihood of validation data. Of equals
+    the first, closest to the default.
     """
     by = ["game", "method", "trial", "setting"]
     rows = rows[rows["step"] == step]
     table = rows.groupby([*by, "mode"])["return"].mean().unstack("mode").reset_index()
     own = rows[rows["mode"] == "sampled"].groupby(by)["temperature"].first().rename("temperature")
-    table = table.merge(own.reset_index(), on=by)
-    best = table.groupby(["game", "method"])["sampled"].idxmax()
+    table = table.merge(own.reset_index(), on=by, how="left")
+    criterion = table.reindex(columns=["sampled", LIKELIHOOD]).bfill(axis=1)["sampled"]
+    best = criterion.groupby([table["game"], table["method"]]).idxmax()
     table["chosen"] = table.index.isin(best)
-    modes = [mode for mode in MODES if mode in table]
+    modes = [mode for mode in (*MODES, LIKELIHOOD) if mode in table]
     return table[[*by, *modes, "temperature", "chosen"]]
