@@ -44,6 +44,14 @@ def test_the_report_works_in_a_browser(page: Path, browser: Browser, tmp_path: P
     browser.open(page)
     assert browser.run("document.documentElement.scrollWidth") == width  # nothing sticks out
 
+    figures = "[...document.querySelectorAll('figure img')].map(i => i.getBoundingClientRect())"
+    assert browser.run(f"{figures}.every(box => box.width > 200 && box.right <= innerWidth)")
+    boxes = "[...document.querySelectorAll('.table .scroll')]"
+    wide = f"{boxes}.map(box => box.scrollWidth > box.clientWidth + 1)"
+    hinted = f"{boxes}.map(box => !box.previousElementSibling.hidden)"
+    assert browser.run(wide) == browser.run(hinted)  # what is cut says that it can be scrolled
+    assert any(browser.run(wide)) == (width < 600)
+
     tiles = browser.run("document.querySelectorAll('.grid .tile').length")
     assert tiles > 20
     before = browser.run("document.querySelector('.chosen').textContent")

@@ -3,6 +3,7 @@
 Every one says its split, action mode and seeds, and warns of too few seeds.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -69,8 +70,8 @@ def _methods_on(axis: Any, methods: Sequence[str], **options: Any) -> None:
 
 
 def first_width(n_games: int) -> float:
-    """Inches; narrow, so that it can be read on a phone."""
-    return min(WIDTH, 2.3 + 2.2 * n_games)
+    """Inches; up to two games stand below each other, so that they can be read on a phone."""
+    return 4.5 if n_games <= 2 else WIDTH
 
 
 @styled
@@ -79,9 +80,14 @@ def first(returns: pd.DataFrame) -> Figure:
     games = sorted(set(returns["game"]))
     trained = returns[~returns["method"].isin(REFERENCES)]
     methods = in_order(trained["method"])[::-1]
-    size: Any = {"height": 1.1 + 0.3 * len(methods), "width": first_width(len(games))}
-    figure = new_figure(**size, **_sources(returns))
-    axes = figure.subplots(1, len(games), sharey=True, squeeze=False)[0]
+    columns = 1 if len(games) <= 2 else 2
+    rows = math.ceil(len(games) / columns)
+    size: Any = {"height": 0.5 + rows * (0.6 + 0.26 * len(methods))}
+    figure = new_figure(**size, width=first_width(len(games)), **_sources(returns))
+    grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
+    axes = grid.flat[: len(games)]
+    for ax in grid.flat[len(games) :]:
+        ax.set_visible(False)
     for ax, game in zip(axes, games, strict=True):
         here = returns[returns["game"] == game].set_index("method")
         for y, method in enumerate(m for m in methods if m in here.index):
@@ -93,12 +99,12 @@ def first(returns: pd.DataFrame) -> Figure:
                 x = here.loc[name, "value"]
                 ax.axvline(x, color=colour(name), linestyle="--", linewidth=1.2, label=words)
         ax.set_title(game)
-        ax.set_xlabel("mean return")
         ax.set_ylim(-0.6, len(methods) - 0.4)
         ax.grid(axis="y", visible=False)
-        _few_ticks(ax, 6 // len(games))
+        _few_ticks(ax, 6 // columns)
+    axes[-1].set_xlabel("mean return")
     _methods_on(axes[0].yaxis, methods)
-    handles, labels = axes[-1].get_legend_handles_labels()
+    handles, labels = axes[0].get_legend_handles_labels()
     if handles:
         figure.legend(handles, labels, loc="outside upper right", ncols=2, fontsize=7.5)
     return figure
