@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gsf.core.errors import UserError
-from gsf.suites import make_env
+from gsf.suites import known_facts, make_env, procgen
 from gsf.suites.procgen import GAMES
 
 
@@ -198,3 +198,14 @@ def test_the_number_of_distinct_actions_is_what_was_measured():
     expected |= {9: "bigfish chaser heist", 10: "bossfight caveflyer dodgeball ninja"}
     expected |= {11: "starpilot"}
     assert counts == {game: n for n, games in expected.items() for game in games.split()}
+
+
+def test_where_procgen_has_no_wheels_its_games_are_known_but_not_played(monkeypatch):
+    monkeypatch.setitem(sys.modules, "procgen", None)
+    procgen._procgen.cache_clear()
+    try:
+        assert known_facts("coinrun").published == (9.5, 8.7)
+        with pytest.raises(UserError, match=r"Procgen is not installed here .*Linux on x86-64"):
+            make_env("coinrun", range(2), 1, seed=0)
+    finally:
+        procgen._procgen.cache_clear()
