@@ -9,7 +9,7 @@ run: .venv/run
 	$(BIN)/gsf run --preset laptop --out results/laptop
 
 test: .venv/dev lint browser
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup  # one Ray cluster at a time
 
 # All of the attack that `make test` tries a little of (docs/reliability.md).
 torture: .venv/dev

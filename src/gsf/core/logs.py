@@ -116,7 +116,7 @@ class Beat:
 _listener: Callable[[Beat], None] | None = None
 
 
-def send_beats(listener: Callable[[Beat], None]) -> None:
+def send_beats(listener: Callable[[Beat], None] | None) -> None:
     """From now on `progress` tells this listener, now and then, and shows nothing itself."""
     global _listener
     _listener = listener

@@ -26,6 +26,8 @@ T = TypeVar("T")
 _FILE = re.compile(r"(?P<path>.+\.py):(?P<name>\w+)")
 _PREFIX = "gsf_user_"  # of the modules of such files
 _named: dict[str, Path] = {}  # digest -> file that the user has named in this process
+_spelled: dict[str, str] = {}  # as the user wrote it -> digest
+_stand_ins: dict[str, Path] = {}  # as the user wrote it, on another machine -> the file here
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ class Registry(Generic[T]):
         short = str(getattr(value, "name", name))
         if short in self.names():
             raise UserError(f"{spec}: {short!r} is {self._one} of gsf; give yours another name.")
-        return Found(spec, short, value, digest_file(path))
+        return Found(spec, short, value, digest_file(_stand_ins.get(str(path), path)))
 
     def _checked(self, value: Any, name: str, where: str) -> T:
         if not self._accepts(value):
@@ -155,6 +157,18 @@ def named_files() -> list[Path]:
     return [path for code, path in same if digest_file(path) == code]
 
 
+def spellings() -> dict[str, Path]:
+    """The same files by what the user called them, for a process on another machine."""
+    files = {digest_file(path): path for path in named_files()}
+    return {word: files[code] for word, code in _spelled.items() if code in files}
+
+
+def stand_in(word: str, path: Path) -> None:
+    """What the user, on another machine, calls `word` is this file here."""
+    _stand_ins[word] = path
+    _run(path)
+
+
 def allow(files: Sequence[Path]) -> None:
     """The user names files whose code runs, which were trained with, may run again."""
     for path in files:
@@ -167,6 +181,7 @@ def _module(path: Path, code: str) -> str:
 
 def _run(path: Path) -> Any:
     """The module of a user's file, run once for as long as the file stays the same."""
+    word, path = str(path), _stand_ins.get(str(path), path)
     if not path.is_file():
         raise UserError(f"no Python file {path}.")
     source = path.read_bytes()  # once: what is run is what the digest is of, and no cached bytecode
@@ -181,7 +196,7 @@ def _run(path: Path) -> Any:
         except UserError:
             del sys.modules[unique]
             raise
-    _named[code] = path.resolve()
+    _named[code], _spelled[word] = path.resolve(), code
     return sys.modules[unique]
 
 

@@ -1,23 +1,77 @@
-"""One method and seed on one source, from labels to returns; and many of them at once."""
+"""What a sweep is made of: reference rows, labels that runs share, runs from labels to returns."""
 
-import contextlib
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from gsf.core import cores
 from gsf.core.errors import UserError
+from gsf.core.files import locked
 from gsf.evaluation.evaluate import evaluate
 from gsf.gvf import cumulants
 from gsf.gvf.fit import FitConfig, fit
 from gsf.gvf.label import label
 from gsf.learn.methods import Method
 from gsf.learn.train import train
-from gsf.nets.runtime import pick_device
 from gsf.sweep.options import RunConfig
 from gsf.sweep.sources import Source
-from gsf.sweep.workers import run_all
+
+
+@dataclass(frozen=True)
+class References:
+    """Returns of random play and of the policy that was recorded, if its weights are at hand."""
+
+    source: Source
+    home: Path  # directory of the source
+    policy: Path | None
+    config: RunConfig
+
+    @property
+    def outs(self) -> list[Path]:
+        names = ("random",) if self.policy is None else ("random", "behaviour")
+        return [self.home / name for name in names]
+
+    def __call__(self) -> str | None:
+        return _reason(self.play)
+
+    def play(self) -> None:
+        data = self.source.dataset or self.home / "dataset"
+        # They have one network.
+        config = replace(self.config, set=(*self.config.set, "evaluate.all=false"))
+        players: dict[str, dict[str, Any]]
+        players = {"random": {"agent": "random", "game": self.source.name}}
+        if self.policy is not None:
+            players["behaviour"] = {"agent": str(self.policy)}
+        for name, player in players.items():
+            with locked(
+                self.home, f".{name}.making.lock", wait=True
+            ):  # other shards play them, too
+                rows = self.home / name / "returns.csv"
+                given = {**player, "dataset": data, "env": self.source.env}
+                evaluate(config.stage("evaluate", out=rows, **given))
+
+
+@dataclass(frozen=True)
+class Labelling:
+    """A fit and its labels, which all runs of a source that need them share."""
+
+    fit: FitConfig
+    config: RunConfig
+
+    @property
+    def out(self) -> Path:
+        return self.fit.out.with_name(self.fit.out.name.replace("gvf-", "labels-", 1))
+
+    def __call__(self) -> str | None:
+        return _reason(self.make)
+
+    def make(self) -> Path:
+        with locked(
+            self.out.parent, f".{self.out.name}.making.lock", wait=True
+        ):  # other runs make them
+            gvf, data = fit(self.fit), self.fit.dataset
+            made: Path = label(self.config.stage("label", gvf=gvf, out=self.out, dataset=data))
+        return made
 
 
 @dataclass(frozen=True)
@@ -44,53 +98,35 @@ class Job:
 
     def __call__(self) -> str | None:
         """Trains and evaluates; returns what went wrong, if it is the run's own fault."""
-        try:
-            labels = self.labels()
-            given = {"dataset": self.data, "out": self.out, "labels": labels, "seed": self.seed}
-            run = train(self.config.stage("train", self._find(), **given))
-            if self.source.played:
-                evaluate(self.config.stage("evaluate", agent=str(run), env=self.source.env))
-        except UserError as error:
-            return str(error)
-        return None
+        labelling = self.labelling
+        return _reason(lambda: self._train(None if labelling is None else labelling.make()))
+
+    def train_with(self, labels: Path | None) -> str | None:
+        """The same where the labels are there already."""
+        return _reason(lambda: self._train(labels))
+
+    def _train(self, labels: Path | None) -> None:
+        given = {"dataset": self.data, "out": self.out, "labels": labels, "seed": self.seed}
+        made = train(self.config.stage("train", self._find(), **given))
+        if self.source.played:
+            evaluate(self.config.stage("evaluate", agent=str(made), env=self.source.env))
 
     @property
-    def _fit(self) -> FitConfig | None:
-        """The fit whose labels the method needs: one for all seeds, unless chance has a part."""
+    def labelling(self) -> Labelling | None:
+        """The labels the method needs: one for all seeds, unless chance has a part."""
         method = self._find()
         if method.cumulant is None:
             return None
         fitted: FitConfig = self.config.stage("fit", dataset=self.data, out=Path())
         by_chance = fitted.estimator == "td" or cumulants.find(method.cumulant).value.random
         seed, ending = (self.seed, f"-seed{self.seed}") if by_chance else (0, "")
-        name = f"gvf-{method.labels_of}-{fitted.estimator}{ending}"
-        return replace(fitted, cumulant=method.cumulant, seed=seed, out=self.home / name)
-
-    @property
-    def fitted(self) -> Path | None:
-        """Where that fit is, whoever makes it."""
-        return None if self._fit is None else self._fit.out
-
-    def labels(self) -> Path | None:
-        if self._fit is None:
-            return None
-        gvf = fit(self._fit)
-        out = gvf.with_name(gvf.name.replace("gvf-", "labels-", 1))
-        return label(self.config.stage("label", gvf=gvf, out=out))
+        out = self.home / f"gvf-{method.labels_of}-{fitted.estimator}{ending}"
+        return Labelling(replace(fitted, cumulant=method.cumulant, seed=seed, out=out), self.config)
 
 
-def run_jobs(jobs: Sequence[Job], config: RunConfig) -> dict[Job, str]:
-    """Runs the jobs; returns the reasons of those that failed."""
-    workers = min(config.workers or _workers(), len(jobs))
-    if config.ray or workers > 1:
-        by_fit = {job.fitted: job for job in jobs if job.fitted}
-        wanted = Counter(job.fitted for job in jobs)
-        for job in (job for fitted, job in by_fit.items() if wanted[fitted] > 1):
-            with contextlib.suppress(UserError):  # the job itself will say so
-                job.labels()  # that several jobs would race for
-    return run_all(jobs, workers, config.ray)
-
-
-def _workers() -> int:
-    """Two processes of one thread do more than one of two: no thread waits for another."""
-    return 1 if pick_device("auto") == "cuda" else cores.threads()
+def _reason(work: Callable[[], object]) -> str | None:
+    try:
+        work()
+    except UserError as error:
+        return str(error)
+    return None

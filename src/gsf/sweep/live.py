@@ -67,10 +67,18 @@ class Board:
         took = f" in {_clock(time.monotonic() - running.since)}" if running else ""
         self._say(f"{run} {'is done' if reason is None else 'failed'}{took}; {self._counts()}")
 
-    def back(self, run: str) -> None:
+    def show(self, run: str, where: str, beat: Beat | None) -> None:
+        """What was heard of a run on another machine, which may have started only now."""
+        if run not in self._running or self._running[run].where != where:
+            self.start(run, where)
+        if beat is not None and beat != self._running[run].beat:
+            self.beat(run, beat)
+
+    def back(self, run: str, why: str = "") -> None:
         """It no longer runs and will be started again: its machine is gone."""
-        if self._running.pop(run, None):
-            self._say(f"{run} was cut off and waits again")
+        self._running.pop(run, None)
+        line = f"{run} was cut off and waits again{f' ({why})' if why else ''}"
+        console.print(escape(line), soft_wrap=True, highlight=False)
 
     def stop(self, run: str) -> None:
         """It was asked to, and has saved where it was."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from gsf.core.errors import UserError, did_you_mean
-from gsf.core.options import Count, Options, Some, between, from_json, to_json
+from gsf.core.options import Count, Options, Some, above, between, from_json, to_json
 from gsf.core.presets import Preset, preset_values
 from gsf.data.materialise import MaterialiseConfig
 from gsf.evaluation.evaluate import EvaluateConfig
@@ -78,14 +78,46 @@ class RunConfig(Options):
     workers: Annotated[int, between(1, 1024)] | None = None
     """Runs at a time, each in a process with its share of the cores; each writes <run>.log.
     Default: as many as there are cores, on a GPU one."""
-    ray: bool = False
-    """Spread the runs over a Ray cluster (pip install 'gsf-rl[cluster]') that shares this disk."""
+    cluster: str | None = None
+    """Spread the runs over the Ray cluster at HOST:PORT (or auto), whose machines need not share a
+    disk (pip install 'gsf-rl[cluster]'; docs/cluster.md)."""
+    cpus: Annotated[float, between(0.01, 1024)] = 1.0
+    """--cluster: CPUs of each run; its threads."""
+    gpus: Annotated[float, between(0, 1024)] | None = None
+    """--cluster: GPUs of each run, 0.25 for four on one. Default: 1 if the cluster has any."""
+    retries: Annotated[int, between(0, 1000)] = 3
+    """--cluster: how often a run may be lost with its process or machine, without having gone on
+    since, before it counts as failed."""
+    storage: str | None = None
+    """--cluster: also copy every file to a URI (file:///disk/sweep, s3://bucket/sweep, gs://...);
+    with it the same command goes on from another machine with an empty --out."""
+    cache_gb: Annotated[float, above(0, 10**6)] = 100.0
+    """--cluster: what each machine may keep of datasets and labels; its $GSF_SCRATCH says where."""
+    shard: str | None = None
+    """Only part I of N of the runs, as I/N with I from 1, e.g. in an array of SLURM jobs; into the
+    same --out on a shared disk, or into one each for --merge."""
+    merge: tuple[Path, ...] = ()
+    """Run nothing: bring the results of these directories, of shards, together in --out."""
     report: bool = True
     """Write report.html at the end."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.storage and not self.cluster:
+            raise UserError("--storage is for --cluster; --out says where results go otherwise.")
+        self.part()
         self._check_settings()
+
+    def part(self) -> tuple[int, int]:
+        """The shard as (number from 0, of how many)."""
+        if self.shard is None:
+            return 0, 1
+        number, _, total = self.shard.partition("/")
+        if not (number.isdigit() and total.isdigit() and 0 < int(number) <= int(total)):
+            raise UserError(f"--shard {self.shard} is not I/N with I from 1 to N, as 1/16.")
+        if self.tune:
+            raise UserError("--tune chooses among all trials; tune without --shard.")
+        return int(number) - 1, int(total)
 
     def find_methods(self) -> "list[Method]":
         from gsf.learn import methods

@@ -62,7 +62,7 @@ def resolve(config: RunConfig) -> Plan:
     config.stage("label", gvf=Path(), out=Path())
     config.stage("materialise", recording="", out=Path())
     played = config.stage("evaluate", agent="")
-    if not config.ray:  # a cluster has other devices than this machine
+    if not config.cluster:  # a cluster has other devices than this machine
         for stage in ("fit", "train"):
             pick_device(config.stage(stage, dataset=Path(), out=Path()).device)
         pick_device(played.device)

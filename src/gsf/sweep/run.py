@@ -5,21 +5,29 @@ Out: <source>/dataset, gvf-*, labels-*, <method>/seed<k> (runs with their rows),
 killed, so that the same command goes on. A run that fails is named in the table; the others go on.
 """
 
-from dataclasses import replace
+import contextlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gsf.behaviour.policy import policy_of
+from gsf.core import cores
 from gsf.core.errors import UserError
+from gsf.core.files import locked
 from gsf.core.logs import console
 from gsf.data.materialise import materialise
-from gsf.evaluation.evaluate import evaluate
-from gsf.sweep.jobs import run_jobs
+from gsf.nets.runtime import pick_device
+from gsf.sweep.jobs import Job, References
+from gsf.sweep.merge import merge
 from gsf.sweep.options import RunConfig
 from gsf.sweep.plan import Plan, resolve
 from gsf.sweep.sources import Source
 from gsf.sweep.summary import print_summary
 from gsf.sweep.tune import tune
+from gsf.sweep.workers import run_all
+
+if TYPE_CHECKING:
+    from gsf.sweep.cluster import Cluster
 
 
 def run(config: RunConfig) -> Path:
@@ -28,40 +36,86 @@ def run(config: RunConfig) -> Path:
     run(RunConfig(out=Path("results"), games=("coinrun",), methods=("cql", "gsf-reward"), seeds=3))
     """
     plan = resolve(config)
-    for source in plan.sources.values():
-        home = plan.home(source)
-        data = source.dataset or home / "dataset"
-        if source.recording:
-            materialise(config.stage("materialise", recording=source.recording, out=data))
-        if source.played:
-            _reference_rows(config, source, data, home)
-    chosen = tune(plan) if config.tune else {}
-    jobs = plan.jobs(chosen)
-    failures = run_jobs(jobs, config)
-    for job, failure in failures.items():
-        console.print(f"[red]failed:[/] {job}: {failure}", soft_wrap=True)
-    print_summary(config.out)
-    if config.report:
-        print(f"open {_report(plan)}")
+    if config.merge:
+        merge(config.merge, config.out)
+        _conclude(plan)
+        return config.out
+    references = [
+        References(source, plan.home(source), _policy_of(source), config)
+        for source in plan.sources.values()
+        if source.played
+    ]
+    with _place(plan) as place:
+        place.prepare(references)
+        chosen = tune(plan, place.run) if config.tune else {}
+        number, total = config.part()
+        jobs = plan.jobs(chosen)[number::total]
+        failures = {str(job): why for job, why in place.run(jobs).items()} | place.failures
+    for name, failure in failures.items():
+        console.print(f"[red]failed:[/] {name}: {failure}", soft_wrap=True)
+    _conclude(plan)
     if failures:
         raise UserError(f"{len(failures)} of {len(jobs)} runs failed; the others are in the table.")
     return config.out
 
 
-def _reference_rows(config: RunConfig, source: Source, data: Path, home: Path) -> None:
-    """Random play and, where its weights are at hand, the policy that was recorded."""
-    config = replace(config, set=(*config.set, "evaluate.all=false"))  # they have one network
-    given: dict[str, Any] = {"dataset": data, "env": source.env}
-    out = home / "random" / "returns.csv"
-    evaluate(config.stage("evaluate", agent="random", game=source.name, out=out, **given))
+class Here:
+    """This machine: datasets and reference rows first, then runs, so many at a time."""
+
+    failures: ClassVar[dict[str, str]] = {}  # of what is no run: it would have stopped all
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def prepare(self, references: Sequence[References]) -> None:
+        _materialise(self._plan)
+        for found in references:
+            found.play()
+
+    def run(self, jobs: Sequence[Job]) -> dict[Job, str]:
+        return run_all(jobs, min(self._plan.config.workers or _workers(), len(jobs)))
+
+
+def _workers() -> int:
+    """Two processes of one thread do more than one of two: no thread waits for another."""
+    return 1 if pick_device("auto") == "cuda" else cores.threads()
+
+
+def _place(plan: Plan) -> "contextlib.AbstractContextManager[Here | Cluster]":
+    """Where it is run."""
+    if plan.config.cluster is None:
+        return contextlib.nullcontext(Here(plan))
+    from gsf.sweep.cluster import connected
+    from gsf.sweep.units import Units
+
+    return connected(plan.config, Units(plan.config, plan.sources))
+
+
+def _materialise(plan: Plan) -> None:
+    for source in plan.sources.values():
+        if source.recording:
+            home = plan.home(source)
+            given: dict[str, Any] = {"recording": source.recording, "out": home / "dataset"}
+            with locked(home, ".dataset.making.lock", wait=True):  # other shards make it, too
+                materialise(plan.config.stage("materialise", **given))
+
+
+def _conclude(plan: Plan) -> None:
+    """The table and the report of all that is there; a shard alone has no report."""
+    print_summary(plan.config.out)
+    if plan.config.report and plan.config.shard is None:
+        if plan.config.cluster:
+            _materialise(plan)  # whose pictures the report shows
+        print(f"open {_report(plan)}")
+
+
+def _policy_of(source: Source) -> Path | None:
     if source.recording is None:
-        return
+        return None
     policy = policy_of(source.recording)
     if policy is None:
         console.print(f"the policy that played {source} is not at hand: no behaviour row.")
-        return
-    out = home / "behaviour" / "returns.csv"
-    evaluate(config.stage("evaluate", agent=str(policy), out=out, **given))
+    return policy
 
 
 def _report(plan: Plan) -> Path:

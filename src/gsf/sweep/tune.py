@@ -7,6 +7,7 @@ the setting to keep as `--set` words. The seed of the trials is not among those 
 """
 
 import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from gsf.evaluation.held_out_rows import overall
 from gsf.evaluation.rows import MODES, read_table
 from gsf.learn.learner import AgentConfig
 from gsf.learn.methods import Method
-from gsf.sweep.jobs import Job, run_jobs
+from gsf.sweep.jobs import Job
 from gsf.sweep.options import RunConfig
 from gsf.sweep.plan import Chosen, Plan
 from gsf.sweep.sources import Source
@@ -32,8 +33,11 @@ SEED = 1_000
 LIKELIHOOD = "log_likelihood"  # of validation data, a column of trials.csv
 
 
-def tune(plan: Plan) -> Chosen:
-    """The settings that did best on each source's validation levels or data."""
+def tune(plan: Plan, run_all: Callable[[Sequence[Job]], dict[Job, str]]) -> Chosen:
+    """The settings that did best on each source's validation levels or data.
+
+    run_all: runs the trials, wherever that is, and returns the reasons of those that failed.
+    """
     config, out = plan.config, plan.config.out / "tuning"
     assert config.tune is not None
     if not (out / "manifest.json").is_file():  # it keeps these runs out of reports
@@ -54,7 +58,7 @@ def tune(plan: Plan) -> Chosen:
         for source, method in itertools.product(plan.sources.values(), plan.methods)
         for number, trial in enumerate(_undecided_trials(config, method))
     }
-    failures = run_jobs(list(jobs), config)
+    failures = run_all(list(jobs))
     for job, failure in failures.items():  # a setting that breaks is named, and not chosen
         console.print(f"[red]failed:[/] tuning {job}: {failure}", soft_wrap=True)
     rows = [

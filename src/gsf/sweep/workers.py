@@ -1,4 +1,4 @@
-"""How independent jobs are run: one after another, in processes, or on a cluster.
+"""How independent jobs are run on this machine: one after another, or in processes.
 
 In: jobs, each a picklable callable that returns what went wrong, if anything. Out: the reasons. A
 job that crashes is one that went wrong: the others go on. Asked to stop, processes save where they
@@ -34,16 +34,9 @@ class Work(Protocol):
 Job = TypeVar("Job", bound=Work)
 
 
-def run_all(jobs: Sequence[Job], workers: int = 1, ray: bool = False) -> dict[Job, str]:
+def run_all(jobs: Sequence[Job], workers: int = 1) -> dict[Job, str]:
     """Runs all jobs; returns the reasons of those that failed."""
-    if ray:
-        from gsf.sweep.cluster import on_ray
-
-        reasons = on_ray(jobs)
-    elif workers > 1:
-        reasons = _in_processes(jobs, workers)
-    else:
-        reasons = list(_here(jobs))
+    reasons = _in_processes(jobs, workers) if workers > 1 else list(_here(jobs))
     return {job: reason for job, reason in zip(jobs, reasons, strict=True) if reason}
 
 
