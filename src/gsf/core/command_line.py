@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import itertools
 from typing import Annotated, Any, NoReturn
 
 import tyro
@@ -25,6 +26,7 @@ GENEROUS = 10**5  # whoever comes to such an end knows: help leaves it out
 
 def parse(verb: str, config: Any, argv: list[str]) -> Any:
     """The options of a verb; --preset comes first because it sets their defaults."""
+    _refuse_empty(argv)
     argv, preset = take_option(argv, "--preset", f"one of {', '.join(PRESETS)}")
     if preset and not any(verb in verbs for verbs in PRESETS.values()):
         raise UserError(f"gsf {verb} has no presets; leave --preset out.")
@@ -44,6 +46,15 @@ def parse(verb: str, config: Any, argv: list[str]) -> Any:
 
     with on_parse_error(refuse):
         return tyro.cli(config, prog=f"gsf {verb}", description=about, args=argv, default=default)
+
+
+def _refuse_empty(argv: list[str]) -> None:
+    """An empty path would be the current directory: not what `--out $MISSPELT` asks for."""
+    for before, word in itertools.pairwise(["", *argv]):
+        option = word.partition("=")[0] if "=" in word else before
+        if not word or (word.startswith("--") and word.endswith("=")):
+            what = option if option.startswith("--") else "a word"
+            raise UserError(f"{what} is empty: is a variable of your shell not set?")
 
 
 def take_option(argv: list[str], option: str, what: str) -> tuple[list[str], str | None]:
