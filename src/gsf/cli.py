@@ -5,6 +5,7 @@ Bad input ends in one sentence and exit code 2, an interrupt in 130; only bugs s
 
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -138,11 +139,23 @@ def _dispatch(argv: list[str]) -> int:
         rest, code = take_option(rest, "--code", "a Python file")
     verb = VERBS[name]
     config = parse(name, config_of(verb), rest)
+    _check_place(getattr(config, "out", None))
     try:
         getattr(importlib.import_module(f"gsf.{verb.module}"), verb.function)(config)
     except SystemExit as stop:  # nothing of gsf's ends this way
         raise UserError(f"a user's code ended the program (SystemExit: {stop.code}).") from stop
     return 0
+
+
+def _check_place(out: Path | None) -> None:
+    """Where something is to be written, before hours are spent on it."""
+    if out is None:
+        return
+    there = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if there != out and not there.is_dir():
+        raise UserError(f"--out {out} cannot be made: {there} is not a directory.")
+    if not os.access(there, os.W_OK):
+        raise UserError(f"--out {out} cannot be written: {there} may not be written to.")
 
 
 def config_of(verb: Verb) -> Any:

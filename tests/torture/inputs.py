@@ -53,7 +53,7 @@ GOOD = {
     "train": "{dataset} --out {out} --labels {labels} --method gsf-reward --encoder impala_small "
     "--grad-steps 1 --batch 4",
     "evaluate": "{run} --out {table}",
-    "report": "{runs} --out {out} --ablations {runs}",
+    "report": "{runs} --out {out} --ablations {folder}",
     "play": "{run} --level 1 --out {film}",
     "probe": "{run} --held-out {dataset} --out {out}",
     "similar": "{recording} --policy {policy} --out {out} --transitions 99 --gvf {gvf}",
@@ -72,6 +72,7 @@ MADE = {
     "labels": "labels",
     "run": "run",
     "runs": "run",
+    "folder": "hollow",
     "episodes": "episodes",
     "policy": "coinrun",  # shipped, as is the recording
     "recording": "coinrun",
@@ -163,7 +164,9 @@ def cases() -> Iterator[Case]:
             yield dataclasses.replace(case, verb=verb)
     for method in ("cql", "iql", *losses.names()):
         yield from _own_options(method)
-    yield from (Case("run", ("--set", word), word.split("=")[0][:5]) for word in SETTINGS)
+    for word in SETTINGS:
+        option = word.partition("=")[0].rpartition(".")[2]
+        yield Case("run", ("--set", word), option.replace("_", "-"))
     for wrong in (
         "",
         "nosuchverb",
@@ -302,12 +305,15 @@ def _wrong_paths(kind: str) -> list[str]:
         return ["text", "text/new", "/proc/new", "nul\0byte", "x" * 300, "pipe"]
     if kind in ("out", *ENDINGS):  # to be made
         return [
-            *(f"text/new{ending}", f"folder{ending}" if ending else "other", "/proc/new" + ending),
+            *(f"text/new{ending}", f"folder{ending}" if ending else "other"),
             *(f"nul\0byte{ending}", "x" * 300 + ending, f"pipe/new{ending}"),
             *((f"new{ending}x", "new", "") if ending else ("text", "pipe")),
         ]
+    wrong = [*WORDS, "text", "text/x", "pipe", "/dev/null", "~", "*"]
+    if kind == "folder":  # of anything
+        return wrong
     within = [] if kind == "runs" else ["/", ".."]  # below which runs may be found
-    return [*WORDS, "hollow", "other", "text", "text/x", "pipe", "/dev/null", "~", "*", *within]
+    return [*wrong, "hollow", "other", *within]
 
 
 def attempt(case: Case) -> tuple[str, str] | None:
@@ -355,7 +361,8 @@ def _tree() -> dict[str, tuple[int, int]]:
     """Every file here, with its size and time."""
     found = {}
     for directory, _, files in os.walk("."):
-        for name in (directory, *(os.path.join(directory, file) for file in files)):
+        found[directory] = 0, 0
+        for name in (os.path.join(directory, file) for file in files):
             facts = os.lstat(name)
             found[name] = facts.st_size, facts.st_mtime_ns
     return found

@@ -83,6 +83,8 @@ class ReportConfig(Options):
         for path in self.runs:
             if not path.exists():
                 raise UserError(f"there is no {path} to report on.")
+        if self.ablations is not None and not self.ablations.is_dir():
+            raise UserError(f"--ablations {self.ablations} is not a directory.")
 
 
 def report(config: ReportConfig) -> Path:
