@@ -58,8 +58,7 @@ GOOD = {
     "probe": "{run} --held-out {dataset} --out {out}",
     "similar": "{recording} --policy {policy} --out {out} --transitions 99 --gvf {gvf}",
     "data info": "{recording}",
-    "verify": "{run}",
-    "data cut": "{recording} --transitions 9 --out {file}",
+    "data cut": "{recording} --transitions 9 --out new.gsfrec",
     "data join": "{recording} --out {file}",
     "data import": "{episodes} --out {out}",
     "data export": "{dataset} --out {out}",
@@ -305,14 +304,14 @@ def _wrong_paths(kind: str) -> list[str]:
         return ["text", "text/new", "/proc/new", "nul\0byte", "x" * 300, "pipe"]
     if kind in ("out", *ENDINGS):  # to be made
         return [
-            *(f"text/new{ending}", f"folder{ending}" if ending else "other"),
+            *(f"text/new{ending}", "other" if kind == "out" else f"folder{ending}"),
             *(f"nul\0byte{ending}", "x" * 300 + ending, f"pipe/new{ending}"),
-            *((f"new{ending}x", "new", "") if ending else ("text", "pipe")),
+            *(() if kind == "file" else (f"new{ending}x", "new") if ending else ("text", "pipe")),
         ]
     wrong = [*WORDS, "text", "text/x", "pipe", "/dev/null", "~", "*"]
     if kind == "folder":  # of anything
         return wrong
-    within = [] if kind == "runs" else ["/", ".."]  # below which runs may be found
+    within = [] if kind in ("runs", "episodes") else ["/", ".."]  # below which some may be found
     return [*wrong, "hollow", "other", *within]
 
 

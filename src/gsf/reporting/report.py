@@ -93,16 +93,16 @@ def report(config: ReportConfig) -> Path:
     report(ReportConfig((Path("results/laptop"),), out=Path("report")))
     """
     _require_report(config.out)
-    with locked(config.out):
-        return _report(config)
-
-
-def _report(config: ReportConfig) -> Path:
-    stale = _require_report(config.out)
     found = Results(config.runs)
     rows, problems = gather(config.runs)
     if not len(rows) and not found.of("run"):
         raise UserError(f"no run found in {', '.join(map(str, config.runs))}. {' '.join(problems)}")
+    with locked(config.out):
+        return _report(config, found, rows, problems)
+
+
+def _report(config: ReportConfig, found: Results, rows: pd.DataFrame, problems: list[str]) -> Path:
+    stale = _require_report(config.out)
     # First of all: a later report over the same directories must not take this one for runs.
     (config.out / DONE).unlink(missing_ok=True)
     Identity.of("report", config, {}).write(config.out, in_place=True, files=stale)
