@@ -106,9 +106,9 @@ def test_notebooks_show_what_they_gave(notebook):
 def test_commands_of_a_page_have_only_options_that_exist(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (ROOT / page).read_text().replace("GAME", "coinrun")
-    blocks = re.findall(r"(?s)```sh\n(.*?)```|((?:^    \S.*\n)+)", text, re.M)
-    lines = [line.strip() for pair in blocks for line in "".join(pair).splitlines()]
-    commands = [line.partition("  #")[0].split() for line in lines if line.startswith("gsf ")]
+    lines = "".join(re.findall(r"(?s)```sh\n(.*?)```", text)).splitlines()
+    lines += re.findall(r"(?m)^    (gsf .*)$", text)
+    commands = [line.partition("  #")[0].split() for line in lines]
     assert commands
     for _, *words in commands:
         if words[0].startswith("-"):
