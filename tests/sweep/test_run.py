@@ -158,7 +158,7 @@ def test_code_of_ones_own_is_swept_like_any_other(swept, tmp_path, monkeypatch, 
         assert method in shown
     assert manifest["config"]["loss"]["tau"] == 0.25
     assert (tmp_path / "out/starpilot/labels-danger-mc").is_dir()
-    with pytest.raises(UserError, match="pull has no option strength, but power"):
+    with pytest.raises(UserError, match="pull has no option strength; there are power"):
         RunConfig(methods=own.methods, set=("pull.strength=1",))
     with pytest.raises(UserError, match=r"choose an owner among .*cql.*gsf.*train"):
         RunConfig(set=("pull.power=1",))
@@ -174,7 +174,7 @@ def test_a_failed_run_is_named_and_the_others_go_on(swept, tmp_path, capsys):
         set=(
             *SMALL,
             "materialise.transitions=3000",
-            "label.n_bins=100000",
+            "label.n_bins=1000",
             "label.allow_small_levels=false",
         ),
         report=False,
