@@ -160,7 +160,7 @@ def test_code_of_ones_own_is_swept_like_any_other(swept, tmp_path, monkeypatch, 
     assert (tmp_path / "out/starpilot/labels-danger-mc").is_dir()
     with pytest.raises(UserError, match="pull has no option strength; there are power"):
         RunConfig(methods=own.methods, set=("pull.strength=1",))
-    with pytest.raises(UserError, match=r"choose an owner among .*cql.*gsf.*train"):
+    with pytest.raises(UserError, match=r"choose an owner among .*train.*cql.*gsf"):
         RunConfig(set=("pull.power=1",))
 
 
