@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gsf.core import registry
 from gsf.evaluation.evaluate import EvaluateConfig, evaluate
 from gsf.suites import gymnasium
 from gsf.suites.gymnasium import departure, factories, name_env
@@ -12,7 +13,9 @@ EXAMPLE = f"{Path(__file__).parents[1] / 'examples' / 'minigrid_env.py'}:make"
 
 
 @pytest.fixture(autouse=True)
-def forget():
+def forget(monkeypatch):
+    """What other tests have named is not known here."""
+    monkeypatch.setattr(registry, "_named", {})
     gymnasium.games.clear()
     yield
     gymnasium.games.clear()

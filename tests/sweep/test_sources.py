@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from episodes import write_episodes
+from gsf.core import registry
 from gsf.core.errors import UserError
 from gsf.evaluation.rows import read_table
 from gsf.reporting.report import ReportConfig, report
@@ -23,7 +24,9 @@ LEVELS = ('evaluate.levels=["1000..1002"]', "evaluate.max_frames=1000000")
 
 
 @pytest.fixture(autouse=True)
-def forget():
+def forget(monkeypatch):
+    """What other tests have named is not known here."""
+    monkeypatch.setattr(registry, "_named", {})
     gymnasium.games.clear()
     yield
     gymnasium.games.clear()
