@@ -107,16 +107,16 @@ def _listed(path: Path) -> Any:
 def _attack(name: str, files: list[Path], read: Reader, n: int, rng: np.random.Generator) -> Row:
     row = Row("flips", name)
     assert files, name
+    before = {file: read(file) for file in files}
     for file in (files[i] for i in rng.integers(len(files), size=n)):
         whole = file.read_bytes()
-        before = read(file)
         case, damaged = _damage(whole, rng)
         if damaged == whole:
             continue
         row.tried += 1
         file.write_bytes(damaged)
         try:
-            if not _same(before, read(file)):
+            if not _same(before[file], read(file)):
                 row.fail("silently changed", f"{file.name}: {case}")
         except UserError:
             pass

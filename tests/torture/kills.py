@@ -2,16 +2,21 @@
 
 Each in a process forked from this one, which counts what it does to files and kills itself (a
 write is cut in half first). Then the same stage again, uninterrupted: the files must be those of
-a run that was never killed, byte for byte, and nothing else. A second round kills twice.
+a run that was never killed, byte for byte (checkpoints tensor for tensor, bit for bit), and
+nothing else. A second round kills twice.
 """
 
 import hashlib
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 
 from gsf.core.logs import progress
+from gsf.core.sealed import load_checkpoint
 from torture import forks, stages
 from torture.figures import Row
 
@@ -63,7 +68,27 @@ def _attack(name: str, home: Path, share: float, rng: np.random.Generator) -> Ro
 def _tree(root: Path) -> dict[str, str]:
     """Every file below, and the digest of its content."""
     return {
-        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+        str(path.relative_to(root)): hashlib.sha256(_content(path)).hexdigest()
         for path in sorted(root.rglob("*"))
         if path.is_file() and forks.ASIDE not in path.parts
     }
+
+
+def _content(path: Path) -> bytes:
+    """All bytes; of a checkpoint those of its tensors and numbers: pickle may order them anew."""
+    return b"".join(_parts(load_checkpoint(path))) if path.suffix == ".pt" else path.read_bytes()
+
+
+def _parts(value: Any) -> Iterator[bytes]:
+    if isinstance(value, torch.Tensor):
+        yield f"{value.dtype} {list(value.shape)}".encode()
+        yield value.contiguous().numpy().tobytes()
+    elif isinstance(value, dict):
+        for key in sorted(value, key=str):
+            yield repr(key).encode()
+            yield from _parts(value[key])
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _parts(item)
+    else:
+        yield repr(value).encode()
