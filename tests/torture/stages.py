@@ -13,6 +13,7 @@ import torch._dynamo  # these two before forks: they take seconds
 import torch.utils.tensorboard
 
 import gsf.behaviour.collect
+import gsf.core.stage
 import gsf.data.recording
 import gsf.data.replay
 import gsf.learn.train
@@ -183,6 +184,7 @@ def prepare() -> None:
     for module in (gsf.learn.train, gsf.behaviour.collect):
         module.time = types.SimpleNamespace(monotonic=itertools.count(1.0).__next__)
     drawing.save = _save
+    gsf.core.stage._git_commit = lambda: None  # somebody may commit meanwhile
 
 
 def _save(figure: object, stem: Path) -> list[Path]:
