@@ -129,14 +129,14 @@ def read_table(path: Path) -> pd.DataFrame:
 def _read_parquet(path: Path) -> pd.DataFrame:
     try:
         found = pd.read_parquet(path)
+        whole = KEY not in found or set(found[KEY]) == set(
+            sealed_rows(found.drop(columns=KEY))[KEY]
+        )
     except Exception as error:  # pyarrow raises many types for damaged files
         raise UserError(f"{path} is no readable Parquet file ({type(error).__name__}).") from None
-    if KEY not in found:
-        return found
-    rows = found.drop(columns=KEY)
-    if set(found[KEY]) != set(sealed_rows(rows)[KEY]):
+    if not whole:
         raise damaged(path)
-    return rows
+    return found.drop(columns=KEY, errors="ignore")
 
 
 def sealed_rows(rows: pd.DataFrame) -> pd.DataFrame:
