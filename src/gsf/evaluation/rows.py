@@ -129,14 +129,13 @@ def read_table(path: Path) -> pd.DataFrame:
 def _read_parquet(path: Path) -> pd.DataFrame:
     try:
         found = pd.read_parquet(path)
-        whole = KEY not in found or set(found[KEY]) == set(
-            sealed_rows(found.drop(columns=KEY))[KEY]
-        )
+        rows = found.drop(columns=KEY, errors="ignore")
+        whole = KEY not in found or set(found[KEY]) == set(sealed_rows(rows)[KEY])
     except Exception as error:  # pyarrow raises many types for damaged files
         raise UserError(f"{path} is no readable Parquet file ({type(error).__name__}).") from None
     if not whole:
         raise damaged(path)
-    return found.drop(columns=KEY, errors="ignore")
+    return rows
 
 
 def sealed_rows(rows: pd.DataFrame) -> pd.DataFrame:
