@@ -25,7 +25,7 @@ MOST_ROWS = 100_000  # that are regressed on; more are drawn from
 PRIOR_ROWS = 10_000  # an action with few rows is shrunk as if it had so many more
 RIDGE = 1e-5  # of features of variance 1; the constant is free, or every round would shrink Q
 ROUNDS = 500
-STILL = 1e-5  # of the range of returns: a change of the mean value below which it is over
+STILL = 1e-4  # of the range of returns: a change of the mean value below which it is over
 
 
 def fitted_q(dataset: Dataset, features: Array, pi: Array, gamma: float, at: Array) -> Array:

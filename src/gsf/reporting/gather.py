@@ -26,6 +26,8 @@ def gather(paths: Sequence[Path]) -> tuple[pd.DataFrame, list[str]]:
     owner: dict[tuple[Any, ...], Path] = {}
     settings: dict[tuple[Any, ...], tuple[Path, Mapping[str, Any]]] = {}  # of a game and method
     for source in _sources(paths, problems):
+        if _only_held_out(source.path):  # judged without play: sections/held_out.py
+            continue
         try:
             rows = _read(source, problems)
         except UserError as error:
@@ -62,6 +64,10 @@ def _sources(paths: Sequence[Path], problems: list[str]) -> Iterator[Stage]:
         if not found:
             problems.append(f"{path}: no run found there.")
         yield from (stage for stage in found if stage.kind in ("run", "rows", ""))
+
+
+def _only_held_out(directory: Path) -> bool:
+    return (directory / "held_out.csv").is_file() and not (directory / "returns.csv").is_file()
 
 
 def _read(source: Stage, problems: list[str]) -> pd.DataFrame:

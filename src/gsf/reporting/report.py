@@ -28,6 +28,8 @@ from gsf.reporting.gather import RUN, gather, missing_runs
 from gsf.reporting.page import Page, Part, part, text
 from gsf.reporting.sections.explorer import Runs, explorer
 from gsf.reporting.sections.films import films, play_in
+from gsf.reporting.sections.held_out import gather_held_out, has_held_out, held_out
+from gsf.reporting.sections.held_out import headline as held_out_headline
 from gsf.reporting.sections.made import made
 from gsf.reporting.sections.method import method
 from gsf.reporting.sections.results import (
@@ -110,13 +112,15 @@ def _report(config: ReportConfig, found: Results, rows: pd.DataFrame, problems: 
     page.problems += problems
     returns = find_returns(rows, config.split, config.mode, config.replicates, page)
     page.title = _title(returns, found)
-    page.lead = _lead(returns, config.baseline, page)
+    judged = gather_held_out(found, page)
+    page.lead = _lead(returns, judged, config.baseline, page)
     if returns is not None:
         shown = list(results(returns, config.baseline, page))
         if config.ablations is not None:
             shown.append(ablations(config.ablations, returns.main.scores.mode, page))
         page.add("results", "Results", shown)
         page.add("tables", "Tables", all_tables(returns, config.baseline, page))
+    page.add("held_out", "Held-out contexts", held_out(judged, page))
     runs = first_runs(found)
     if config.videos:
         if config.env is not None:
@@ -126,7 +130,7 @@ def _report(config: ReportConfig, found: Results, rows: pd.DataFrame, problems: 
     if config.explorer:
         page.add("explorer", "Explorer", explorer(runs, found, config.explorer_sample, page))
     page.add("method", "Data and method", method(found, config.baseline, page))
-    page.add("missing", "What is missing", [_missing(rows, returns, found, config, page)])
+    page.add("missing", "What is missing", [_missing(rows, judged, returns, found, config, page)])
     page.add("made", "How it was made", made(found, _shown(config), page))
     target = config.out / "report.html"
     write_atomic(target, page.render())
@@ -185,10 +189,17 @@ def _title(returns: Returns | None, found: Results) -> str:
     return f"gsf report: {shown}" if shown else "gsf report"
 
 
-def _lead(returns: Returns | None, baseline: str, page: Page) -> list[Part]:
+def _lead(
+    returns: Returns | None, judged: pd.DataFrame, baseline: str, page: Page
+) -> list[Part]:
     """One sentence and one figure; then what is needed to weigh them."""
+    if returns is None and len(judged):
+        return [text(held_out_headline(judged), "headline")]
     if returns is None:
-        waiting = "No returns yet: evaluate the runs (gsf evaluate), then report again."
+        waiting = (
+            "No results yet: play the runs (gsf evaluate RUN) or, where there is no environment, "
+            "judge them by data of other contexts (gsf evaluate RUN --held-out DATASET)."
+        )
         return [text(waiting, "headline")]
     parts = [text(headline.headline(returns.main), "headline")]
     with page.attempt("no first figure"):
@@ -213,11 +224,18 @@ def _unplayed(rows: pd.DataFrame, found: Results) -> list[str]:
 
 
 def _missing(
-    rows: pd.DataFrame, returns: Returns | None, found: Results, config: ReportConfig, page: Page
+    rows: pd.DataFrame,
+    judged: pd.DataFrame,
+    returns: Returns | None,
+    found: Results,
+    config: ReportConfig,
+    page: Page,
 ) -> Part:
     seeds = range(config.seeds) if config.seeds else None
     absent = missing_runs(rows, config.games or None, config.methods or None, seeds)
     lines = page.problems + _unplayed(rows, found)
+    there = has_held_out(judged)
+    absent = [run for run in absent if run not in there]
     if absent:
         lines.append(f"{len(absent)} runs have no results: {', '.join(absent)}.")
     for source in [replicates.scores for replicates in returns.all] if returns else []:

@@ -55,7 +55,8 @@ def find_returns(
             seen = find("seen", way) if place != "seen" else None
             other = "sampled" if way == "greedy" else "greedy"
             return Returns(rows, main, seen, find(place, other))
-        page.problems.append(f"No run has {place} rows with {way} actions.")
+        if len(rows):
+            page.problems.append(f"No run has {place} rows with {way} actions.")
     return None
 
 
