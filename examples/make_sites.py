@@ -34,7 +34,7 @@ def picture(ground, part):
 
 
 def towards(part):
-    """The moves that bring the robot nearer, as shares of 1; the part lies where the robot is not."""
+    """The moves that bring the robot nearer, as shares of 1."""
     nearer = [abs(part - move).sum() < abs(part).sum() for move in MOVES]
     return np.array(nearer) / sum(nearer)
 

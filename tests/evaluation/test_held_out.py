@@ -86,7 +86,7 @@ def test_what_is_not_held_out_or_of_another_kind_is_refused(made, tmp_path, caps
     with pytest.raises(UserError, match=r"is not held out: .* 4 of its 4 contexts \(100, 101"):
         ask(run, trained)
     mixed = write_dataset(tmp_path / "mixed", first_level=103)
-    with pytest.raises(UserError, match=r"was trained on 1 of its 4 contexts \(103\)"):
+    with pytest.raises(UserError, match=r"has trained on 1 of its 4 contexts \(103\)"):
         ask(run, mixed)
     assert main(["evaluate", str(run), "--held-out", str(mixed.path)]) == 2
     with pytest.raises(UserError, match="judges a run directory; random is none"):
@@ -95,7 +95,7 @@ def test_what_is_not_held_out_or_of_another_kind_is_refused(made, tmp_path, caps
     kept = manifest.read_text()
     try:
         manifest.write_text(kept.replace('"n_actions": 3', '"n_actions": 4'))
-        with pytest.raises(UserError, match=r"has 4 actions; .* was trained on 3"):
+        with pytest.raises(UserError, match=r"has 4 actions, .*run 3\."):
             ask(run, data)
     finally:
         manifest.write_text(kept)
@@ -106,9 +106,7 @@ def test_another_shape_is_refused(made, tmp_path):
 
     run, _ = made
     other = write_episodes(tmp_path / "other", n_actions=3, levels=(7, 8))
-    with pytest.raises(
-        UserError, match=r"has images \[16, 16, 3\]; .* was trained on \[12, 12, 3\]"
-    ):
+    with pytest.raises(UserError, match=r"has images \[16, 16, 3\], .*run \[12, 12, 3\]"):
         ask(run, other)
 
 

@@ -6,7 +6,6 @@ of the data first, and what is written.
 """
 
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from rich.console import Console
@@ -21,6 +20,7 @@ from gsf.evaluation.evaluate import EvaluateConfig, find_out, find_steps
 from gsf.evaluation.held_out_rows import (
     IDENTITY,
     QUANTITIES,
+    check_held_out,
     overall,
     read_held_out,
     write_held_out,
@@ -41,7 +41,7 @@ def judge_held_out(config: EvaluateConfig) -> pd.DataFrame:
     if out.suffix != ".csv":
         raise UserError(f"--held-out writes .csv files, not {out}.")
     manifest, dataset = read_manifest(run, "run", whole=False), Dataset.open(config.held_out)
-    check_fits(run, manifest, dataset)
+    check_held_out(str(run), manifest, dataset.path, dataset.manifest)
     mu = logged_probabilities(dataset, config.logged_by, config.device)
     names = {"game": manifest["game"], "method": manifest["method"], "seed": manifest["seed"]}
     steps = set()
@@ -71,29 +71,6 @@ def judge_held_out(config: EvaluateConfig) -> pd.DataFrame:
     found = rows[asked].reset_index(drop=True)
     _print_summary(found, out)
     return found
-
-
-def check_fits(run: Path, manifest: dict[str, Any], dataset: Dataset) -> None:
-    """Refuses data that the run was trained on, or that is of another kind."""
-    shared = [x for x in dataset.levels if x in set(manifest["levels"])]
-    if shared:
-        shown = ", ".join(map(str, shared[:5])) + (" ..." if len(shared) > 5 else "")
-        raise UserError(
-            f"{dataset.path} is not held out: {run} was trained on {len(shared)} of its "
-            f"{dataset.n_levels} contexts ({shown})."
-        )
-    if tuple(manifest["obs_shape"]) != dataset.obs_shape:
-        raise UserError(
-            f"{dataset.path} has images {list(dataset.obs_shape)}; {run} was trained on "
-            f"{manifest['obs_shape']}."
-        )
-    ids = dataset.manifest.get("actions")
-    if manifest["n_actions"] != dataset.n_actions or (ids and ids != manifest.get("actions", ids)):
-        raise UserError(
-            f"{dataset.path} has {dataset.n_actions} actions{f' {ids}' if ids else ''}; {run} was "
-            f"trained on {manifest['n_actions']} {manifest.get('actions') or ''}".rstrip()
-            + "."
-        )
 
 
 def _print_summary(rows: pd.DataFrame, out: Path) -> None:

@@ -4,6 +4,7 @@
 """
 
 import io
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,6 +53,35 @@ TYPES: dict[str, Any] = {
     IDENTITY: str,
 }
 _NUMBERS = [name for name, kind in TYPES.items() if kind is not str]
+
+
+def check_held_out(
+    who: str, trained: Mapping[str, Any], path: Path, facts: Mapping[str, Any]
+) -> None:
+    """Refuses a dataset that shares contexts with training, or is of another kind.
+
+    `trained`: manifest of a run or of its dataset; `facts`: of the dataset at `path`.
+    """
+    known = set(trained["levels"])
+    shared = [x for x in facts["levels"] if x in known]
+    if shared:
+        shown = ", ".join(map(str, shared[:5])) + (" ..." if len(shared) > 5 else "")
+        raise UserError(
+            f"{path} is not held out: {who} has trained on {len(shared)} of its "
+            f"{len(facts['levels'])} contexts ({shown})."
+        )
+    if list(trained["obs_shape"]) != list(facts["obs_shape"]):
+        raise UserError(
+            f"{path} has images {list(facts['obs_shape'])}, {who} {list(trained['obs_shape'])}."
+        )
+    (n, ids), (n_trained, trained_ids) = (
+        (x["n_actions"], x.get("actions")) for x in (facts, trained)
+    )
+    if n != n_trained or (ids and trained_ids and list(ids) != list(trained_ids)):
+        raise UserError(
+            f"{path} has {n} actions{f' {ids}' if ids else ''}, {who} {n_trained}"
+            f"{f' {trained_ids}' if trained_ids else ''}."
+        )
 
 
 def read_held_out(path: Path) -> pd.DataFrame:

@@ -189,9 +189,7 @@ def _title(returns: Returns | None, found: Results) -> str:
     return f"gsf report: {shown}" if shown else "gsf report"
 
 
-def _lead(
-    returns: Returns | None, judged: pd.DataFrame, baseline: str, page: Page
-) -> list[Part]:
+def _lead(returns: Returns | None, judged: pd.DataFrame, baseline: str, page: Page) -> list[Part]:
     """One sentence and one figure; then what is needed to weigh them."""
     if returns is None and len(judged):
         return [text(held_out_headline(judged), "headline")]

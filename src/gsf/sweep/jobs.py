@@ -110,6 +110,9 @@ class Job:
         made = train(self.config.stage("train", self._find(), **given))
         if self.source.played:
             evaluate(self.config.stage("evaluate", agent=str(made), env=self.source.env))
+        if self.source.held_out:
+            held_out = self.source.held_out
+            evaluate(self.config.stage("evaluate", agent=str(made), held_out=held_out))
 
     @property
     def labelling(self) -> Labelling | None:

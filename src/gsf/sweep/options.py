@@ -34,7 +34,7 @@ GIVEN = {
     "fit": ("dataset", "out", "cumulant", "seed"),
     "label": ("gvf", "out", "dataset"),
     "train": ("dataset", "out", "labels", "method", "seed", "base", "loss"),
-    "evaluate": ("agent", "out", "game", "dataset", "env"),
+    "evaluate": ("agent", "out", "game", "dataset", "env", "held_out"),
 }
 
 
@@ -66,6 +66,9 @@ class RunConfig(Options):
     env: str | None = None
     """A Gymnasium environment of yours, as file.py:make, in which agents of data that no suite can
     play are evaluated; make(level) gives that of a level. The file is run."""
+    held_out: tuple[Path, ...] = ()
+    """Datasets of contexts that none of these runs is trained on: agents are judged by them, too
+    (gsf evaluate --held-out). `gsf data import` makes one, OUT-validation."""
     set: tuple[str, ...] = ()
     """Any option of a stage, a base or a loss: train.grad_steps=1000 cql.alpha=4 gsf.tau=0.1 ..."""
     tune: Count | None = None

@@ -12,6 +12,7 @@ from typing import Any
 from gsf.core.errors import UserError
 from gsf.data.format import read_facts
 from gsf.data.recording import Recording, list_shipped
+from gsf.evaluation.held_out_rows import check_held_out
 from gsf.evaluation.players import Place, can_play, check_fits
 from gsf.suites import all_suites, known_facts, name_game
 from gsf.suites.gymnasium import code_of
@@ -28,6 +29,7 @@ class Source:
     validation: Path | None = None  # data of other contexts that settings are chosen by
     env: str | None = None  # the user's environment to play in, if no suite has the game
     played: bool = True  # whether agents can be played at all
+    held_out: Path | None = None  # data of other contexts to judge agents by
 
     @property
     def folder(self) -> str:
@@ -49,6 +51,17 @@ def find_sources(config: RunConfig) -> dict[str, Source]:
             advice = "`gsf data join` makes them one" if both else "sweep them one by one"
             raise UserError(f"{other} and {source} are both of {source.name}; {advice}.")
         found[source.name] = folders[source.folder] = source
+    for path in config.held_out:
+        facts = read_facts(path)
+        if facts["name"] not in found:
+            names = ", ".join(found)
+            raise UserError(f"--held-out {path} is of {facts['name']}; there are runs of {names}.")
+        source = found[facts["name"]]
+        if source.held_out:
+            raise UserError(f"{source.held_out} and {path} are both held out of {source.name}.")
+        if source.dataset:
+            check_held_out(str(source), read_facts(source.dataset), path, facts)
+        found[source.name] = replace(source, held_out=path)
     return found
 
 

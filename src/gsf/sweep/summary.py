@@ -10,6 +10,7 @@ from rich.table import Table
 from gsf.core.logs import console, read_metrics
 from gsf.core.results import Results, Stage
 from gsf.core.stage import METRICS
+from gsf.evaluation.held_out_rows import ANY, QUANTITIES, overall, read_held_out
 from gsf.evaluation.players import can_play
 from gsf.reporting import stats
 from gsf.reporting.gather import gather
@@ -17,6 +18,7 @@ from gsf.reporting.scores import scores
 
 # At every run's own temperature, and the best action; more is in the rows and in the report.
 SHOWN = ("sampled", "greedy")
+HELD_OUT = (("agreement", "greedy"), ("nll", ANY), ("fqe", "greedy"), ("wis", "sampled-1"))
 
 
 def print_summary(out: Path) -> None:
@@ -34,6 +36,7 @@ def print_summary(out: Path) -> None:
             for cells in _summary_cells(rows, mode, list(splits)):
                 table.add_row(*cells)
             Console().print(table)
+    _print_held_out(Results([out]))
     unplayed = [run for run in Results([out]).of("run") if _is_unplayed(run)]
     if unplayed:
         _print_training(unplayed)
@@ -45,7 +48,34 @@ def print_summary(out: Path) -> None:
 def _is_unplayed(run: Stage) -> bool:
     """Whether a run has no rows and no suite to play it: where there is one, that is a problem."""
     known = "game" in run.manifest and (run.path / METRICS).is_file()
-    return known and not ((run.path / "returns.csv").is_file() or can_play(run.manifest))
+    judged = any((run.path / name).is_file() for name in ("returns.csv", "held_out.csv"))
+    return known and not (judged or can_play(run.manifest))
+
+
+def _print_held_out(found: Results) -> None:
+    """What data of other contexts says of the runs' last steps."""
+    parts = [read_held_out(run.path / "held_out.csv") for run in found.of("run")]
+    parts = [overall(rows[rows["step"] == rows["step"].max()]) for rows in parts if len(rows)]
+    if not parts:
+        return
+    rows = pd.concat(parts)
+    table = Table(title="on contexts held out, 95 % intervals over these and their episodes")
+    columns = {
+        (q, m): f"{QUANTITIES[q].title} {'' if m == ANY else m}".strip() for q, m in HELD_OUT
+    }
+    for heading in ("data", "method", "seed", *columns.values()):
+        table.add_column(heading)
+    for (game, method, seed), mine in rows.groupby(["game", "method", "seed"], sort=False):
+        cells = [
+            f"{row['value']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
+            for quantity, mode in columns
+            for row in mine[(mine["quantity"] == quantity) & (mine["mode"] == mode)].to_dict(
+                "records"
+            )
+            or [dict.fromkeys(("value", "low", "high"), float("nan"))]
+        ]
+        table.add_row(str(game), str(method), str(seed), *cells)
+    Console().print(table)
 
 
 def _print_training(runs: Sequence[Stage]) -> None:

@@ -1,6 +1,8 @@
 """Section "Held-out contexts": what logged data of contexts nobody trained on says of every run."""
 
+import functools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,7 +41,7 @@ def has_held_out(rows: pd.DataFrame) -> set[str]:
 def headline(rows: pd.DataFrame) -> str:
     """Who foretells best what was logged, in one sentence; no return was played."""
     nll = _over_seeds(overall(rows[rows["quantity"] == "nll"]))
-    best = nll.loc[nll["value"].idxmin()]
+    best = nll.sort_values("value").iloc[0]
     return (
         f"On {best['n_contexts']} held-out contexts of {best['game']}, {best['method']} foretells "
         f"the logged actions best: {best['value']:.3f} nats a step (95 % {best['low']:.3f} to "
@@ -51,9 +53,9 @@ def held_out(rows: pd.DataFrame, page: Page) -> Iterator[Part | None]:
     if not len(rows):
         return
     yield text(
-        "Runs judged by logged data of contexts (sites, devices, levels) that they were not trained "
-        "on; nothing was played. Intervals are over contexts and their episodes, values the mean "
-        "over seeds. How far each number can be trusted: docs/own-data.md."
+        "Runs judged by logged data of contexts (sites, devices, levels) not among their own "
+        "training data; nothing was played. Intervals are over contexts and their episodes, values "
+        "the mean over seeds. How far each number can be trusted: docs/own-data.md."
     )
     for number, ((game, data), part) in enumerate(rows.groupby(["game", "data"], sort=True)):
         ending = f"_{number}" if number else ""
@@ -63,7 +65,7 @@ def held_out(rows: pd.DataFrame, page: Page) -> Iterator[Part | None]:
         yield page.table(
             f"held_out{ending}",
             title,
-            lambda tidy=tidy: tidy,
+            functools.partial(pd.DataFrame, tidy),
             f"Dataset {data}. Returns are discounted; logged: of who logged the data.",
             index="quantity",
         )
@@ -71,14 +73,14 @@ def held_out(rows: pd.DataFrame, page: Page) -> Iterator[Part | None]:
             f"held_out_contexts{ending}",
             "Every held-out context",
             "Each column is a context, in the order of the mean; methods as in the legend.",
-            lambda part=part: contexts(_over_seeds(part[part["context"] != OVERALL])),
+            functools.partial(contexts, _over_seeds(part[part["context"] != OVERALL])),
         )
         yield page.figure(
             f"reliability{ending}",
             "Reliability",
             "How often the likeliest action was the logged one, by how likely the agent held it at "
             "the fitted temperature. On the diagonal a probability can be taken at its word.",
-            lambda part=part: reliability(part[part["quantity"] == "reliability"]),
+            functools.partial(reliability, part[part["quantity"] == "reliability"]),
             inches=4.5,
         )
 
@@ -119,7 +121,13 @@ def contexts(rows: pd.DataFrame) -> Figure:
             x = np.arange(len(order)) + (i - (len(methods) - 1) / 2) * 0.6 / len(methods)
             errors = np.maximum([mine["value"] - mine["low"], mine["high"] - mine["value"]], 0)
             ax.errorbar(
-                x, mine["value"], errors, fmt=marker(method), color=colour(method), lw=0.8, label=method
+                x,
+                mine["value"],
+                errors,
+                fmt=marker(method),
+                color=colour(method),
+                lw=0.8,
+                label=method,
             )
         title = _titles(part.iloc[:1])[0]
         ax.set_title(title)
@@ -138,7 +146,7 @@ def reliability(rows: pd.DataFrame) -> Figure:
         mine = rows[rows["method"] == method]
         mine = mine[mine["seed"] == mine["seed"].min()].sort_values("at")
         errors = np.maximum([mine["value"] - mine["low"], mine["high"] - mine["value"]], 0)
-        style = {"color": colour(method), "marker": marker(method), "lw": 1.2, "label": method}
+        style: Any = {"color": colour(method), "marker": marker(method), "lw": 1.2, "label": method}
         ax.errorbar(mine["at"], mine["value"], errors, elinewidth=0.7, **style)
     ax.set(xlabel="probability of the likeliest action", ylabel="share logged", xlim=(0, 1))
     ax.legend(fontsize=7)
