@@ -59,7 +59,7 @@ def recorded_epsilon(dataset: Dataset, policy: str, digest: str) -> Array:
             f"the epsilon that {dataset.path} was recorded with is not known step by step: that "
             "needs all levels, and an epsilon that decays to 0; leave --logged-by out."
         )
-    starts = np.array([start for start, _, _ in dataset.manifest["regions"]])
+    starts = np.array([region[0] for region in dataset.manifest["regions"]])
     frame = np.asarray(dataset.frame)
     step = frame - starts[np.searchsorted(starts, frame, "right") - 1]
     n_steps = round(schedule["first"] / schedule["last"])  # eps_t = first (1 - t / n_steps)

@@ -15,7 +15,11 @@ SIZES = {"n_contexts": 2, "n_episodes": 6, "n_steps": 60, "agent": "a", "data": 
 
 def write_run(path, method, nll, step=10):
     facts = {"game": "sites", "method": method, "seed": 0}
-    Identity("run").write(path, **facts)
+    beside = {"obs_shape": [8, 8, 1], "n_actions": 2, "levels": ["a"], "reward_scale": 1.0}
+    config = {"dataset": "data", "gamma": 0.99, "head": "mlp", "on": method, "encoder": "nature"}
+    Identity("run", config=config).write(
+        path, **facts, **beside, difficulty=None, actions=None, in_place=True
+    )
     rows = [
         {"quantity": "nll", "mode": "any", "context": context, "at": float("nan"), "value": value}
         for context, value in (("", nll), ("NA", nll - 0.1), ("site <b>", nll + 0.1))
