@@ -51,7 +51,14 @@ def tune(plan: Plan, run_all: Callable[[Sequence[Job]], dict[Job, str]]) -> Chos
         'evaluate.modes=["greedy", "sampled"]',
     )
     jobs = {
-        plan.job(source, method, SEED, _home(out, source, method, number), trial, fixed): (
+        plan.job(
+            replace(source, held_out=None),
+            method,
+            SEED,
+            _home(out, source, method, number),
+            trial,
+            fixed,
+        ): (
             number,
             trial,
         )
