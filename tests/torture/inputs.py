@@ -58,7 +58,7 @@ GOOD = {
     "probe": "{run} --held-out {dataset} --out {out}",
     "similar": "{recording} --policy {policy} --out {out} --transitions 99 --gvf {gvf}",
     "data info": "{recording}",
-    "data cut": "{recording} --transitions 9 --out new.gsfrec",
+    "data cut": "{recording} --transitions 9 --out {file}",
     "data join": "{recording} --out {file}",
     "data import": "{episodes} --out {out}",
     "data export": "{dataset} --out {out}",

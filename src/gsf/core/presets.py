@@ -33,7 +33,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "fit": {"estimator": "mc", "allow_small_levels": True},
         "label": {"allow_small_levels": True},
         "train": {"encoder": "impala_small", "grad_steps": 700, "checkpoint_every": 100},
-        "evaluate": {"n_seen": 64, "n_validation": 0, "n_unseen": 64},
+        "evaluate": {"n_seen": 64, "n_validation": 24, "n_unseen": 64},
     },
     "study": {
         "run": {"preset": "study", "out": Path("results/study"), "seeds": 3},

@@ -194,6 +194,8 @@ def _replayed(recording: Recording, threads: int | None = None) -> list[Replay]:
 
 def cut(config: CutConfig) -> None:
     part = Recording.load(config.recording).cut(config.transitions)
+    if config.out.is_dir():  # now, not when everything has been replayed
+        raise UserError(f"--out {config.out} is a directory; name a file.")
     replays = _replayed(part)  # also finds the returns of what is left
     takes = (replace(t, returns=r.returns) for t, r in zip(part.takes, replays, strict=True))
     _save_new(replace(part, takes=tuple(takes)), config.out)
