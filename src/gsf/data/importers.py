@@ -1,4 +1,4 @@
-"""A user's own episodes (npz.py, minari.py) into datasets that train like Procgen's.
+"""A user's own episodes (npz.py, minari.py, gen_dgrl.py) into datasets that train like Procgen's.
 
 Besides images, discrete actions and rewards GSF needs one thing: which context (site, device,
 level) an episode belongs to. Contexts become levels; whole contexts can be held out for
@@ -38,8 +38,8 @@ class ImportConfig(Options):
     out: Incidental[Path]
     """Directory of the new dataset; held-out contexts go to OUT-validation."""
 
-    format: Literal["auto", "minari", "npz"] = "auto"
-    """What the source is; auto looks."""
+    format: Literal["auto", "minari", "npz", "gen_dgrl"] = "auto"
+    """What the source is; auto looks. gen_dgrl: its public offline Procgen data."""
 
     context: str = "level"
     """Key of an episode's context: in its metadata or infos (Minari; "seed" for the episode's
@@ -149,14 +149,16 @@ def export_data(config: ExportConfig) -> Path:
 
 
 def _look(config: ImportConfig) -> Source:
+    from gsf.data.gen_dgrl import is_gen_dgrl, read_gen_dgrl
     from gsf.data.minari import read_minari
     from gsf.data.npz import read_npz
 
+    readers = {"npz": read_npz, "minari": read_minari, "gen_dgrl": read_gen_dgrl}
     if config.format != "auto":
-        return {"npz": read_npz, "minari": read_minari}[config.format](config)
+        return readers[config.format](config)
     path = Path(config.source)
-    if next(path.rglob("*.npz"), None):
-        return read_npz(config)
+    if first := next(path.rglob("*.npz"), None):
+        return read_gen_dgrl(config) if is_gen_dgrl(first) else read_npz(config)
     if path.exists() and not next(path.rglob("metadata.json"), None):
         raise UserError(f"{path} holds neither .npz files nor a Minari dataset.")
     return read_minari(config)

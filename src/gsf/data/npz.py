@@ -35,12 +35,12 @@ def read_npz(config: ImportConfig) -> Source:
     files = sorted(folder.rglob("*.npz"))
     if not files:
         raise UserError(f"{folder} holds no .npz files.")
-    with _opened(files[0]) as first:
+    with opened(files[0]) as first:
         by_folder = config.context not in first and files[0].parent != folder
         knows_prob = "behaviour_prob" in first
     outlines, shapes, n_actions = [], [], 1
     for file in files:
-        with _opened(file) as arrays:
+        with opened(file) as arrays:
             obs_shape, action = arrays.obs_shape(), arrays.read("action")
             check_steps(str(file), action, arrays.read("reward"), config.n_actions)
             arrays.ends(len(action))
@@ -74,7 +74,7 @@ def read_npz(config: ImportConfig) -> Source:
 
 
 def _episode(file: Path) -> Episode:
-    with _opened(file) as arrays:
+    with opened(file) as arrays:
         action = arrays.read("action")
         terminated, truncated = arrays.ends(len(action))
         obs = to_hwc(arrays.read("obs"))
@@ -82,7 +82,7 @@ def _episode(file: Path) -> Episode:
         return Episode(obs, action, arrays.read("reward"), terminated, truncated, chance)
 
 
-class _Arrays:
+class Arrays:
     """The arrays of one file. Not np.load: it cannot tell a shape without reading the frames."""
 
     def __init__(self, file: Path, archive: zipfile.ZipFile) -> None:
@@ -119,10 +119,10 @@ class _Arrays:
             )
         return shape, dtype
 
-    def obs_shape(self) -> tuple[int, ...]:
-        if "obs" not in self:
-            raise UserError(f"{self._file} has no array 'obs'; it has {', '.join(self.names)}.")
-        shape, dtype = self._shape("obs")
+    def obs_shape(self, name: str = "obs") -> tuple[int, ...]:
+        if name not in self:
+            raise UserError(f"{self._file} has no array {name!r}; it has {', '.join(self.names)}.")
+        shape, dtype = self._shape(name)
         if dtype != np.uint8 or image_shape(shape[1:]) is None:
             raise UserError(
                 f"{self._file} has {dtype} observations of shape {shape}; "
@@ -173,10 +173,10 @@ _UNREADABLE = (
 
 
 @contextlib.contextmanager
-def _opened(file: Path) -> Iterator[_Arrays]:
+def opened(file: Path) -> Iterator[Arrays]:
     try:
         with zipfile.ZipFile(file) as archive:
-            yield _Arrays(file, archive)
+            yield Arrays(file, archive)
     except _UNREADABLE as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{file} is not a readable .npz of plain arrays: {reason}.") from None
