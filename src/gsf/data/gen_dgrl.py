@@ -27,8 +27,8 @@ def read_gen_dgrl(config: ImportConfig) -> Source:
     files = sorted(folder.rglob("*.npz"))
     if not files and next(folder.rglob("*.npy"), None):
         raise UserError(
-            f"{folder} holds .npy files, which gen_dgrl's archives pickle; gsf unpickles nothing. If "
-            "you trust them, write each again with "
+            f"{folder} holds .npy files, which gen_dgrl's archives pickle; gsf unpickles nothing. "
+            "If you trust them, write each again with "
             f"np.savez({NAME!r}, **np.load(file, allow_pickle=True).item())."
         )
     if not files:
