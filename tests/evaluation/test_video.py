@@ -160,7 +160,7 @@ def test_a_video_that_fails_leaves_nothing(tmp_path, monkeypatch):
         (["random", "--level", "1", "--out", "a.gif"], "which game?"),
         (["random", "--game", "maze", "--level", "-1", "--out", "a.gif"], "must be between"),
         (["random", "--game", "maze", "--level", "1", "--out", "a.avi"], "ends in .gif or .mp4"),
-        (["random", "--game", "maze", "--level", "1", "--out", "file/a.gif"], "cannot write"),
+        (["random", "--game", "maze", "--level", "1", "--out", "file/a.gif"], "cannot be made"),
         (
             ["random", "--game", "maze", "--level", "1", "--out", "a.gif", "--fps", "0"],
             "between 1 and",

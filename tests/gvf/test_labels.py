@@ -149,7 +149,7 @@ def test_more_bins_than_transitions_is_refused_unless_allowed(tmp_path):
     assert (np.load(config.out / "label.npy") == -1).all()
     assert np.isnan(np.load(config.out / "rank.npy")).all()
     make(tmp_path, gvf, "enough", n_bins=10)
-    with pytest.raises(UserError, match="at least 2"):
+    with pytest.raises(UserError, match="--n-bins must be between 2"):
         LabelConfig(gvf, tmp_path / "x", n_bins=1)
 
 

@@ -104,7 +104,7 @@ def test_an_agent_of_its_data_is_played_once_the_suite_is_named(tmp_path, capsys
     assert set(rows["level"]) == {100, 101, 1_000_000, 1_000_001, 1_000_002}
     assert rows["length"].max() <= MOST_STEPS
     play(PlayConfig(str(run), 7, tmp_path / "a.gif", game=GAME, fps=1, device="cpu"))
-    assert "cql on corridor level 7" in capsys.readouterr().out
+    assert "corridor level 7\n  cql, sampled at 1: return 1" in capsys.readouterr().out
     random = evaluate(EvaluateConfig("random", tmp_path / "random.csv", game=GAME, **options))
     assert set(random["method"]) == {"random"}
 

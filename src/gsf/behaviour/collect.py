@@ -57,6 +57,7 @@ def collect(config: CollectConfig) -> Path:
     given = _given_policy(config)
     identity = _identity(config, given)
     if identity.is_done(out):
+        (out / RECORDING_STATE).unlink(missing_ok=True)  # of a process killed at its very end
         path = path if path.is_file() else out / DATASET
         console.print(f"{path} is there already.", soft_wrap=True)
         return path

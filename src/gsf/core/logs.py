@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -20,6 +20,11 @@ from gsf.core.sealed import read_lines, to_line
 from gsf.core.stage import METRICS, check_finished
 
 console = Console(stderr=True)
+
+
+def show_in(file: IO[str] | None) -> None:
+    """Where the console writes from now on; None: wherever standard error goes then."""
+    console.file = file  # type: ignore[assignment]
 
 
 class Metrics:

@@ -6,6 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gsf.core.files import digest_file
+from gsf.core.sealed import write_json
+from gsf.core.stage import MANIFEST, read_manifest
 from gsf.data.dataset import Dataset
 from gsf.data.format import DatasetWriter
 from gsf.gvf.fit import FitConfig, fit
@@ -72,4 +75,7 @@ def write_labels(path: Path, dataset: Dataset, cumulant: str = "reward", n_bins:
     if values.ndim == 1:
         steps = np.arange(N_ACTIONS, dtype=np.float32)
         np.save(gvf / "action_values.npy", values[:, None] + steps * dataset.t[:, None])
+        manifest = read_manifest(gvf, "gvf")
+        added = {"action_values.npy": digest_file(gvf / "action_values.npy")}
+        write_json(gvf / MANIFEST, {**manifest, "files": manifest["files"] | added})
     return label(LabelConfig(gvf, path, n_bins=n_bins))

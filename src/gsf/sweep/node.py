@@ -20,7 +20,7 @@ from typing import Any
 from gsf.core import registry
 from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory, digest, heard_by, is_leftover
-from gsf.core.logs import Beat, console, send_beats
+from gsf.core.logs import Beat, console, send_beats, show_in
 from gsf.core.stage import DONE, MANIFEST
 from gsf.core.version import __version__
 from gsf.sweep.cache import Cache
@@ -151,13 +151,12 @@ def _own_directory(order: Order) -> Iterator[Path]:
 def _logged(path: Path) -> Iterator[None]:
     """What a user would have seen goes into a log, which travels like the rest."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    before = console.file
     with open(path, "a") as file, contextlib.redirect_stdout(file):
-        console.file = file
+        show_in(file)
         try:
             yield
         finally:
-            console.file = before
+            show_in(None)
 
 
 def _fetch(ask: Ask, unit: str, name: str, to: Path, size: int | None = None) -> None:

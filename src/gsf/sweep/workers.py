@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar
 
 from gsf.core import cores, registry
 from gsf.core.interrupts import Interrupted, interruptible, stoppable
-from gsf.core.logs import Beat, console, send_beats
+from gsf.core.logs import Beat, console, send_beats, show_in
 from gsf.sweep.live import Board
 
 
@@ -165,7 +165,7 @@ def _run_logged(job: Work, named: list[Path], answer: Connection) -> None:
     registry.allow(named)
     _log(job).parent.mkdir(parents=True, exist_ok=True)
     with open(_log(job), "a") as file, contextlib.redirect_stdout(file), interruptible():
-        console.file = file
+        show_in(file)
         send_beats(answer.send)
         try:
             answer.send(attempt(job))

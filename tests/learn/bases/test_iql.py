@@ -9,6 +9,8 @@ import torch
 
 from gsf.core.errors import UserError
 from gsf.data.dataset import Dataset
+from gsf.data.format import frame_checksums
+from gsf.data.frames import Frames
 from gsf.learn import bases
 from gsf.learn.agent import Agent
 from gsf.learn.learner import AgentConfig, Learner
@@ -112,7 +114,8 @@ def test_it_imitates_what_can_be_seen_and_prefers_what_pays(dataset: Dataset) ->
 
     # One state, action 0 pays 0 and action 1 pays 1, each logged as often: BC tosses a coin.
     paid = Dataset.open(dataset.path)
-    paid.obs = np.zeros_like(paid.obs)
+    black = np.zeros(paid.obs.shape, np.uint8)
+    paid.obs = Frames(paid.path, black, np.array(frame_checksums(black), np.uint64))
     paid.action = (np.arange(len(paid)) % 2).astype(paid.action.dtype)
     paid.reward = paid.action.astype(np.float32)
     paid.terminated, paid.has_next = np.ones(len(paid), bool), np.zeros(len(paid), bool)

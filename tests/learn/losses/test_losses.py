@@ -12,6 +12,8 @@ import tiny
 from gsf.core.errors import UserError
 from gsf.data.dataset import Dataset
 from gsf.equations import contrastive_cce, contrastive_infonce, rank_contrast
+from gsf.gvf.fit import FitConfig, fit
+from gsf.gvf.label import LabelConfig, label
 from gsf.learn import check, losses
 from gsf.learn.learner import AgentConfig, Learner
 from gsf.learn.losses import Context
@@ -171,9 +173,7 @@ def test_labels_at_the_critics_own_action(dataset: Dataset, labels: Path, tmp_pa
     values = np.load(labels / "action_values.npy")[context.batch.index.numpy()]
     assert np.array_equal(seen[0].numpy(), values[np.arange(32), np.arange(32) % 3], equal_nan=True)
 
-    (labels / "action_values.npy").rename(tmp_path / "away.npy")
-    try:
-        with pytest.raises(UserError, match="--q"):
-            gsf(dataset, labels, quantiles="batch", label_action="greedy")
-    finally:
-        (tmp_path / "away.npy").rename(labels / "action_values.npy")
+    gvf = fit(FitConfig(dataset.path, tmp_path / "gvf", gamma=0.8, diagnose=False))
+    without = label(LabelConfig(gvf, tmp_path / "labels", n_bins=3))
+    with pytest.raises(UserError, match="--q"):
+        gsf(dataset, without, quantiles="batch", label_action="greedy")
