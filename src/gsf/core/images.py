@@ -29,6 +29,16 @@ def to_hwc(obs: Array) -> Array:
     return obs if shape is None else obs.reshape(-1, *shape)
 
 
+def as_trained(obs: Array, shape: tuple[int, ...]) -> Array:
+    """Images [...,H,W], [...,C,H,W] or [...,H,W,C] as [...,H,W,C], if that is their shape."""
+    height, width, channels = shape
+    if obs.shape[-3:] == shape:
+        return obs
+    if channels == 1 and obs.shape[-2:] == (height, width):
+        return obs[..., None]
+    return np.moveaxis(obs, -3, -1) if obs.shape[-3:] == (channels, height, width) else obs
+
+
 def in_colour(image: Array) -> Array:
     """[H,W,C] as three channels to look at: of more the last three, of fewer the last repeated."""
     return image[..., -3:] if image.shape[-1] >= 3 else image[..., -1:].repeat(3, -1)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 
 from gsf.core.errors import UserError
+from gsf.core.images import as_trained
 from gsf.core.options import from_json
 from gsf.core.schema import COUNT, NUMBER
 from gsf.core.sealed import fitting, load_checkpoint, read_json
@@ -27,7 +28,10 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Agent:
-    """A trained policy. Images are uint8 [n,H,W,C], or [H,W,C] for one; nothing is cropped."""
+    """A trained policy. Images are uint8 [n,H,W,C], or [H,W,C] for one; nothing is cropped.
+
+    Channels may also come first, or be left out where there is one.
+    """
 
     encoder: Encoder
     base: bases.Base
@@ -74,7 +78,8 @@ class Agent:
     @torch.no_grad()
     def embed(self, obs: Array) -> Array:
         """z, float32 [n,256] (or [256])."""
-        images = np.require(obs, requirements=["C", "W"])  # torch warns about read-only arrays
+        images = as_trained(np.asarray(obs), self.obs_shape)
+        images = np.require(images, requirements=["C", "W"])  # torch warns about read-only arrays
         if images.dtype != np.uint8 or images.shape[-3:] != self.obs_shape:
             raise UserError(
                 f"the agent sees uint8 images {list(self.obs_shape)}, "
