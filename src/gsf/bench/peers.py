@@ -92,7 +92,7 @@ def peer_step(checkout: Path, batch: int) -> Iterator[Callable[[], float]]:
         try:
             ours.send(True)
             said: float | str = ours.recv()
-        except (EOFError, BrokenPipeError):
+        except (EOFError, OSError):
             raise UserError(f"the step of {name} in {checkout} died.") from None
         if isinstance(said, str):
             raise UserError(f"{name} in {checkout} cannot be run: {said}.")
