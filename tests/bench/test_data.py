@@ -63,7 +63,7 @@ def test_a_peer_takes_turns_with_ours(tmp_path):
         "    def __init__(self, space, n_actions, **options): self.shape = space.shape\n"
         "    def train(self): pass\n"
         "    def train_step(self, obs, action, reward, next_obs, done):\n"
-        "        assert obs.shape[1:] == next_obs.shape[1:] == self.shape\n"
+        "        assert obs.shape[1:] == next_obs.shape[1:] == (3, 64, 64)\n"
     )
     config = BenchTrainConfig(
         encoder="nature",

@@ -5,6 +5,7 @@ tensor at hand: drawing one costs it nothing, while our step draws, crops and co
 """
 
 import contextlib
+import importlib.util
 import multiprocessing
 import sys
 import time
@@ -22,24 +23,29 @@ SHAPE, N_ACTIONS = (3, 64, 64), 15  # Procgen's
 
 @dataclass(frozen=True)
 class Peer:
-    """`prepare(batch)` makes one step of CQL, as the project itself would do it."""
+    """`prepare(root, batch)` makes one step of CQL, as the project itself would do it."""
 
     marker: str  # a file by which its checkout is known
     folder: str  # where its imports start
     encoder: str  # ours that is nearest to its network
-    prepare: Callable[[int], Callable[[], Any]]
+    prepare: Callable[[Path, int], Callable[[], Any]]
 
 
-def _gen_dgrl(batch: int) -> Callable[[], Any]:
+def _gen_dgrl(root: Path, batch: int) -> Callable[[], Any]:
     """IMPALA's network, one critic, double DQN; Huber loss and CQL's term."""
     import torch
-    from offline.agents.ddqn_cql import CQL  # type: ignore[import-not-found]
 
+    # By its file: its package also loads what needs libraries that no longer install.
+    found = importlib.util.spec_from_file_location("ddqn_cql", root / "offline/agents/ddqn_cql.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
     # Of configs/offline/final/cql.json and the defaults of offline/arguments.py.
     options = {"lr": 5e-4, "agent_model": "pporesnetbase", "hidden_size": 256, "gamma": 0.99}
     options |= {"target_update_freq": 1000, "tau": 0.005, "cql_alpha": 1.0}
     options |= {"eps_start": 1.0, "eps_end": 0.1, "eps_decay": 1000, "perform_polyak_update": True}
-    agent = CQL(SimpleNamespace(shape=SHAPE), N_ACTIONS, **options)
+    agent = module.CQL(SimpleNamespace(shape=(64, 64, 3)), N_ACTIONS, **options)
     agent.train()
     obs, next_obs = torch.rand(2, batch, *SHAPE)
     action = torch.randint(N_ACTIONS, (batch, 1))
@@ -47,7 +53,7 @@ def _gen_dgrl(batch: int) -> Callable[[], Any]:
     return lambda: agent.train_step(obs, action, reward, next_obs, done.round())
 
 
-def _d3rlpy(batch: int) -> Callable[[], Any]:
+def _d3rlpy(root: Path, batch: int) -> Callable[[], Any]:
     """DQN's three convolutions, one critic, double DQN; Huber loss and CQL's term."""
     import torch
     from d3rlpy.algos import DiscreteCQLConfig  # type: ignore[import-not-found]
@@ -108,12 +114,13 @@ def peer_step(checkout: Path, batch: int) -> Iterator[Callable[[], float]]:
 
 def _serve(name: str, checkout: Path, batch: int, asked: Connection) -> None:
     peer = PEERS[name]
-    sys.path.insert(0, str(checkout.resolve() / peer.folder))
+    root = checkout.resolve() / peer.folder
+    sys.path.insert(0, str(root))
     step: Callable[[], Any] | None = None
     with contextlib.suppress(EOFError, KeyboardInterrupt):
         while asked.recv():
             try:
-                step = step or peer.prepare(batch)
+                step = step or peer.prepare(root, batch)
                 start = time.perf_counter()
                 step()
                 asked.send(time.perf_counter() - start)
