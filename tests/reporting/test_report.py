@@ -157,7 +157,7 @@ def test_a_report_before_any_evaluation_and_one_of_nothing(sweep: Path, tmp_path
     shutil.copytree(sweep / "corridor" / "cql" / "seed0", runs / "seed0")
     (runs / "seed0" / "returns.csv").unlink()
     html = report(ReportConfig((runs,), tmp_path / "out", **SMALL)).read_text()
-    assert "No returns yet" in html
+    assert "No results yet: play the runs (gsf evaluate RUN) or, where there is no" in html
     assert data_of(html)["explorer"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="no run found"):

@@ -252,5 +252,13 @@ def test_a_negative_number_of_workers_or_steps_is_refused():
 def test_tuning_without_validation_levels_is_refused_before_anything_is_trained(swept, tmp_path):
     config, _ = swept
     with pytest.raises(UserError, match="--tune needs validation levels"):
-        run(RunConfig(out=tmp_path, preset="laptop", recordings=config.recordings, tune=1))
+        run(
+            RunConfig(
+                out=tmp_path,
+                preset="laptop",
+                recordings=config.recordings,
+                tune=1,
+                set=("materialise.transitions=3000", "evaluate.n_validation=0"),
+            )
+        )
     assert not list(tmp_path.iterdir())
