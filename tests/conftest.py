@@ -10,6 +10,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; child
 import pytest
 
 import tiny
+from gsf.core import registry
+from gsf.suites import gymnasium
 
 
 @pytest.fixture(scope="module")
@@ -20,3 +22,12 @@ def dataset(tmp_path_factory):
 @pytest.fixture(scope="module")
 def labels(dataset):
     return tiny.write_labels(dataset.path.with_name("labels"), dataset)
+
+
+@pytest.fixture
+def forget(monkeypatch):
+    """What other tests have named is not known here, nor what is named here to them."""
+    monkeypatch.setattr(registry, "_named", {})
+    gymnasium.games.clear()
+    yield
+    gymnasium.games.clear()

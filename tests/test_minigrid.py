@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from gsf.core import registry
 from gsf.evaluation.evaluate import EvaluateConfig, evaluate
 from gsf.suites import gymnasium
 from gsf.suites.gymnasium import departure, factories, name_env
@@ -12,13 +11,7 @@ from gsf.suites.gymnasium import departure, factories, name_env
 EXAMPLE = f"{Path(__file__).parents[1] / 'examples' / 'minigrid_env.py'}:make"
 
 
-@pytest.fixture(autouse=True)
-def forget(monkeypatch):
-    """What other tests have named is not known here."""
-    monkeypatch.setattr(registry, "_named", {})
-    gymnasium.games.clear()
-    yield
-    gymnasium.games.clear()
+pytestmark = pytest.mark.usefixtures("forget")
 
 
 def test_it_repeats_itself_and_is_played(tmp_path):

@@ -23,12 +23,7 @@ WALKS = Path(__file__).parents[1] / "walks.py"
 SMALL = {"n_envs": 4, "n_levels": 5, "device": "cpu", "tensorboard": False}
 
 
-@pytest.fixture(autouse=True)
-def forget(monkeypatch):
-    monkeypatch.setattr(registry, "_named", {})
-    gymnasium.games.clear()
-    yield
-    gymnasium.games.clear()
+pytestmark = pytest.mark.usefixtures("forget")
 
 
 @pytest.fixture

@@ -22,13 +22,7 @@ from players import train_run
 FILE = Path(__file__).parents[1] / "walks.py"
 
 
-@pytest.fixture(autouse=True)
-def forget(monkeypatch):
-    """What a test names is not known to the next."""
-    monkeypatch.setattr(registry, "_named", {})
-    gymnasium.games.clear()
-    yield
-    gymnasium.games.clear()
+pytestmark = pytest.mark.usefixtures("forget")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from episodes import write_episodes
-from gsf.core import registry
 from gsf.core.errors import UserError
 from gsf.evaluation.rows import read_table
 from gsf.reporting.report import ReportConfig, report
@@ -23,13 +22,7 @@ SMALL = ("train.grad_steps=2", "train.batch=16", "label.n_bins=2")
 LEVELS = ('evaluate.levels=["1000..1002"]', "evaluate.max_frames=1000000")
 
 
-@pytest.fixture(autouse=True)
-def forget(monkeypatch):
-    """What other tests have named is not known here."""
-    monkeypatch.setattr(registry, "_named", {})
-    gymnasium.games.clear()
-    yield
-    gymnasium.games.clear()
+pytestmark = pytest.mark.usefixtures("forget")
 
 
 def test_datasets_are_swept_in_an_environment_of_ones_own(dataset, tmp_path, capsys):
