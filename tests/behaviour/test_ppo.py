@@ -139,11 +139,13 @@ class BrightOrDark:
         return self.obs, reward, ended, ~ended, {}
 
 
-def test_ppo_learns_to_look():
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_ppo_learns_to_look(precision):
     sizes = {"n_envs": 16, "n_steps": 4, "minibatches": 1, "epochs": 4}
-    config = PPOConfig(encoder="nature", lr=1e-3, **sizes, device="cpu")
+    config = PPOConfig(encoder="nature", lr=1e-3, **sizes, precision=precision, device="cpu")
     ppo = PPO(config, BrightOrDark(16), np.random.default_rng(0), np.arange(15))
     first = ppo.iterate()
+    assert ppo.net.trunk.bf16 == (precision == "bf16")
     assert first["return"] < 0.25  # 1/15 by chance
     for _ in range(27):
         last = ppo.iterate()

@@ -53,6 +53,15 @@ def test_td_is_close_on_a_chain_at_every_scale_and_bootstraps_mc(tmp_path):
         fit(dataclasses.replace(mc, gamma=0.8, out=tmp_path / "mc4"))
 
 
+def test_bf16_changes_the_values_by_little(tmp_path):
+    dataset = write_chain(tmp_path / "d", SCALES)
+    config = FitConfig(dataset.path, tmp_path / "full", estimator="td", grad_steps=40, **QUICK)
+    full = values_of(config)
+    half = values_of(dataclasses.replace(config, out=tmp_path / "half", precision="bf16"))
+    assert not np.array_equal(half, full)
+    np.testing.assert_allclose(half, full, rtol=0.1)
+
+
 def test_sarsa_learns_the_value_of_each_action(tmp_path):
     dataset = write_chain(
         tmp_path / "d", SCALES, length=3, reward=lambda s, a: 1.0 + 2 * a, alternate=True

@@ -109,7 +109,7 @@ def test_bf16_is_close_to_float32_and_trains(dataset: Dataset, tmp_path: Path) -
     network = Encoder(dataset.obs_shape, "impala_small")
     obs = dataset.sample(32, np.random.default_rng(0)).obs
     z = network(obs)
-    network.bf16 = True
+    network.trunk.bf16 = True
     assert network(obs).dtype == torch.float32
     assert 0 < (network(obs) - z).abs().max() < 0.05
     losses = []

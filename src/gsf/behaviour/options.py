@@ -16,6 +16,7 @@ from gsf.core.options import (
     Incidental,
     Input,
     Options,
+    Precision,
     Seed,
     Share,
     StepSize,
@@ -79,6 +80,8 @@ class PPOConfig(Options):
     """Weight of the entropy bonus."""
     grad_norm: Annotated[float, above(0, 10**6)] = 0.5
     """Gradients are clipped to this norm."""
+    precision: Precision = "float32"
+    """bf16: convolutions compute in bfloat16, faster where the processor has it."""
     reward_clip: Annotated[float, above(0, 10**6)] = 10.0
     """Scaled rewards are clipped to +- this."""
     device: Incidental[Literal["auto", "cpu", "cuda"]] = "auto"

@@ -163,6 +163,7 @@ class PPO:
             self.net = ActorCritic(config.schedule.encoder, obs_shape, len(action_ids)).to(
                 self.device
             )
+        self.net.trunk.bf16 = config.precision == "bf16"
         self.optimizer = torch.optim.Adam(
             self.net.parameters(), lr=config.lr, eps=config.adam_eps, fused=True
         )

@@ -93,6 +93,7 @@ Share = Annotated[float, between(0, 1)]
 Rate = Annotated[float, above(0, 1)]
 StepSize = Annotated[float, above(0, 10)]
 Weight = Annotated[float, between(0, 10**6)]
+Precision = Literal["float32", "bf16"]
 Temperature = Annotated[float, between(10**-3, 10**3)]
 
 

@@ -13,6 +13,7 @@ from gsf.core.options import (
     Incidental,
     Input,
     Options,
+    Precision,
     Rate,
     Seed,
     Share,
@@ -54,6 +55,8 @@ class FitConfig(Options):
     """td: how far the target network moves in each step."""
     encoder: str = "impala_small"
     """td: the GVF's own encoder f': impala, impala_small, nature, or your own as file.py:name."""
+    precision: Precision = "float32"
+    """td: bf16 computes f's convolutions in bfloat16, faster where the processor has it."""
     q: bool = False
     """td: SARSA, one output per action, ranked at the logged one (the paper's table), not V; for
     cumulants of one component only."""

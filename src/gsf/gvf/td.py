@@ -268,6 +268,8 @@ def learn(dataset: Dataset, cumulants: Array, config: "FitConfig", out: Path) ->
     }
     keep_freed_memory()
     learner, step = TDLearner(shape, config.seed, config.lr, config.device), 0
+    for net in (learner.online, learner.target):
+        net.encoder.trunk.bf16 = config.precision == "bf16"
     if (out / "checkpoint.pt").is_file():
         state = load_checkpoint(out / "checkpoint.pt", CHECKPOINT)
         with fitting(out / "checkpoint.pt"):

@@ -72,7 +72,7 @@ class Learner:
         for module in self.modules.values():
             module.to(device)
         for network in (self.encoder, self.target_encoder):
-            network.bf16 = config.precision == "bf16"
+            network.trunk.bf16 = config.precision == "bf16"
             if config.compile:
                 network.compile()
         rl, aux = [*self.encoder.parameters(), *_trained(self.base)], _trained(self.aux)

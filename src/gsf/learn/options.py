@@ -17,6 +17,7 @@ from gsf.core.options import (
     Incidental,
     Input,
     Options,
+    Precision,
     Rate,
     Seed,
     StepSize,
@@ -70,9 +71,9 @@ class AgentConfig(Options):
     """joint: weight of the auxiliary loss."""
     aux_lr: StepSize | None = None
     """alternating: the auxiliary loss's learning rate. Default: lr."""
-    precision: Literal["float32", "bf16"] = "float32"
-    """bf16: the encoder's convolutions compute in bfloat16, for GPUs that are faster in it;
-    weights, heads and losses stay float32."""
+    precision: Precision = "float32"
+    """bf16: the encoder's convolutions compute in bfloat16, about 1.6 times as fast where the
+    processor has it (`avx512_bf16`, `amx_bf16`, GPUs); weights, heads and losses stay float32."""
     compile: Incidental[bool] = False
     """Compile the encoder (torch.compile): half a minute at the start, for long runs on a GPU. On a
     CPU it needs a C++ compiler and gains nothing (docs/speed.md)."""

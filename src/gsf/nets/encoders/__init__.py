@@ -68,6 +68,8 @@ owns = _registry.owns
 class ConvTrunk(nn.Module):
     """Images -> 256 features: convolutions, ReLU, FC256, ReLU. PPO uses it as it is."""
 
+    bf16 = False  # computes in bfloat16; weights and what comes out stay float32
+
     def __init__(self, obs_shape: Shape, kind: str | Architecture = "impala") -> None:
         super().__init__()
         kind = find(kind).value if isinstance(kind, str) else kind
@@ -92,8 +94,9 @@ class ConvTrunk(nn.Module):
         return image.to(torch.float32, memory_format=torch.channels_last).div_(255)
 
     def forward(self, obs: Tensor) -> Tensor:
-        features: Tensor = self.fc(_flat(self.convs(self._image(obs)).relu()))
-        return features.relu_()
+        with torch.autocast(obs.device.type, torch.bfloat16, enabled=self.bf16):
+            features: Tensor = self.fc(_flat(self.convs(self._image(obs)).relu()))
+        return (features.float() if self.bf16 else features).relu_()
 
 
 def _flat(features: Tensor) -> Tensor:
@@ -115,8 +118,6 @@ def pixel_unshuffle(obs: Tensor, block: int) -> Tensor:
 class Encoder(nn.Module):
     """z = f(o): [n,H,W,C] uint8 (or float, 0..255) -> [n,256] within (-1, 1), float32."""
 
-    bf16 = False  # the trunk, where the time goes, computes in bfloat16; weights stay float32
-
     def __init__(self, obs_shape: Shape, kind: str | Architecture = "impala") -> None:
         super().__init__()
         self.trunk = ConvTrunk(obs_shape, kind)
@@ -125,7 +126,5 @@ class Encoder(nn.Module):
         )
 
     def forward(self, obs: Tensor) -> Tensor:
-        with torch.autocast(obs.device.type, torch.bfloat16, enabled=self.bf16):
-            features = self.trunk(obs)
-        z: Tensor = self.embed(features.float() if self.bf16 else features)
+        z: Tensor = self.embed(self.trunk(obs))
         return z
