@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import manifests
+from chains import write_chain
 from gsf import cli
 from gsf.core.errors import UserError
 from gsf.core.options import Options, from_json, hints_of, range_of, to_json
@@ -251,7 +252,9 @@ def leaves(hint):
     return [leaf for part in parts for leaf in leaves(part)] or [hint]
 
 
-def test_a_full_disk_loses_nothing(play, tmp_path):
+@pytest.fixture
+def small_disk(tmp_path):
+    """4 MB, as a directory."""
     mount = tmp_path / "small"
     mount.mkdir()
     mounted = subprocess.run(
@@ -259,15 +262,40 @@ def test_a_full_disk_loses_nothing(play, tmp_path):
     )
     if mounted.returncode:
         pytest.skip("mounting a tmpfs needs root")
-    try:
-        command = [sys.executable, "-m", "gsf", "materialise", str(play), "--out", str(mount / "d")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 2
-        assert "needs 0.01 GB but its disk has 0.00 GB free" in done.stderr
-        assert "Traceback" not in done.stderr
-        assert list(mount.iterdir()) == []
-    finally:
-        subprocess.run(["umount", str(mount)], check=True)
+    yield mount
+    subprocess.run(["umount", str(mount)], check=True)
+
+
+def test_a_full_disk_loses_nothing(gsf, play, small_disk):
+    code, _, err = gsf("materialise", play, "--out", small_disk / "d")
+    assert code == 2
+    assert "needs 0.01 GB but its disk has 0.00 GB free" in err
+    assert list(small_disk.iterdir()) == []
+
+
+def test_a_full_disk_is_named_by_the_file_that_did_not_fit(gsf, tmp_path, small_disk):
+    write_chain(tmp_path / "data", (1.0,) * 2, length=2_000)
+    assert gsf("fit", "data", "--out", "gvf", "--no-diagnose")[0] == 0
+    (small_disk / "filler").write_bytes(bytes((4 << 20) - 8_192))
+    code, _, err = gsf("label", "gvf", "--out", small_disk / "labels")
+    assert code == 2
+    assert f"the disk is full while writing {small_disk / 'labels'}" in " ".join(err.split())
+    assert [path.name for path in small_disk.iterdir()] == ["filler"]
+    (small_disk / "filler").unlink()
+    assert gsf("label", "gvf", "--out", small_disk / "labels")[0] == 0
+
+
+def test_too_little_memory_is_one_sentence(gsf, monkeypatch):
+    def greedy(_):
+        import torch
+
+        torch.empty(1 << 50, dtype=torch.uint8)
+
+    monkeypatch.setattr(cli, "_dispatch", greedy)
+    code, _, err = gsf("train")
+    assert code == 2
+    assert "not enough memory" in err
+    assert "choose smaller sizes" in err
 
 
 def test_reports_need_no_torch_and_imported_data_no_procgen():

@@ -16,7 +16,7 @@ from rich.markup import escape
 
 from gsf.core import registry
 from gsf.core.command_line import parse, take_option
-from gsf.core.errors import FoundWrongError, UserError, did_you_mean
+from gsf.core.errors import FoundWrongError, UserError, did_you_mean, is_out_of_memory
 from gsf.core.interrupts import interruptible
 from gsf.core.logs import console
 from gsf.core.version import __version__
@@ -106,8 +106,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         return _fail(f"{error.strerror or error}{where}.", 2)
-    except MemoryError as error:
-        return _fail(f"not enough memory ({error}); choose smaller sizes.", 2)
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        return _fail("not enough memory; choose smaller sizes, such as a smaller --batch.", 2)
 
 
 def _fail(message: str, code: int, what: str = "error") -> int:

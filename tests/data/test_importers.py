@@ -1,9 +1,11 @@
 """npz folders and Minari in, Minari out: nothing is lost, whole contexts are held out."""
 
+import io
 import json
 import subprocess
 import sys
 import warnings
+import zipfile
 from pathlib import Path
 
 import minari
@@ -129,6 +131,16 @@ def damaged_frames(file):
     file.write_bytes(data)
 
 
+def claims_8_terabytes(file):
+    """The header of an array, and nothing behind it."""
+    header = io.BytesIO()
+    said = {"descr": "|u1", "fortran_order": False, "shape": (2**31, 64, 64, 1)}
+    np.lib.format.write_array_header_1_0(header, said)
+    np.savez(file, action=[0, 1, 2], reward=[0.0] * 3, level=7)
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr("obs.npy", header.getvalue())
+
+
 BAD_NPZ = {
     "NaN reward": ({"reward": np.array([0, np.nan, 1])}, "not finite, at step 1"),
     "infinite reward": ({"reward": np.array([0, 1e39, 1])}, "not finite, at step 1"),
@@ -157,6 +169,7 @@ BAD_NPZ = {
     "no flag": ({"truncated": np.array(2)}, "no clear 'truncated'"),
     "goes on": ({"terminated": np.array([0, 1, 0])}, "goes on after it was terminated, at step 1"),
     "pickle": (pickled, "plain arrays: Object arrays cannot be loaded"),
+    "8 TB": (claims_8_terabytes, "'obs' claims 8,796,093,022,336 bytes that are not there"),
     "truncated zip": (truncated_zip, "not a readable .npz"),
     "damaged frames": (damaged_frames, "not a readable .npz .* CRC"),
     "no zip": (lambda file: file.write_bytes(b"hello"), "not a readable .npz"),

@@ -150,6 +150,19 @@ def test_damage_is_named(recording):
         Recording.from_bytes(data + b"x")
 
 
+def test_a_header_that_fits_its_checksum_may_still_not_be_true(recording):
+    take = recording.takes[0]
+    for wrong, said in (
+        ({"n_levels": 2**31}, "n_levels"),
+        ({"first_level": -1}, "first_level"),
+        ({"seed": "x"}, "seed"),
+        ({"returns": {"mean": "high"}}, "'mean' is 'high'"),
+    ):
+        lying = replace(recording, takes=(replace(take, **wrong),))
+        with pytest.raises(UserError, match=said):
+            Recording.from_bytes(lying.to_bytes())
+
+
 def test_a_missing_recording_says_what_is_shipped(tmp_path):
     with pytest.raises(UserError, match=r"no recording at .*; shipped ones are:"):
         Recording.load(tmp_path / "none.gsfrec")

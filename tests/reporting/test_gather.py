@@ -112,6 +112,8 @@ def test_a_csv_file_can_be_given_itself(tmp_path: Path):
     [
         ({"return": float("nan")}, "column 'return' is not a finite number in row 1"),
         ({"return": float("inf")}, "column 'return' is not a finite number"),
+        ({"seed": 0.5}, "seed 0.5 is no count"),
+        ({"length": -3}, "length -3 is no count"),
         ({"seed": "x"}, "column 'seed' is not a finite number"),
         ({"split": "train"}, "split 'train' is not one of seen, validation, unseen"),
         ({"mode": "softmax"}, "mode 'softmax' is not one of"),

@@ -195,6 +195,18 @@ def test_files_of_an_earlier_report_go_when_it_is_made_again(tmp_path: Path, und
     assert (tmp_path / "out" / "figures" / "mine.txt").exists()
 
 
+def test_a_report_removes_nothing_behind_a_link(tmp_path: Path, undrawn):
+    steps = evaluation_rows(["maze"], ["cql", "bc"], 1, 3, steps=(5, 10))
+    steps.to_csv(tmp_path / "rows.csv", index=False)
+    config = ReportConfig((tmp_path / "rows.csv",), tmp_path / "out", **SMALL)
+    report(config)
+    elsewhere = (tmp_path / "out" / "figures").rename(tmp_path / "elsewhere")
+    (tmp_path / "out" / "figures").symlink_to(elsewhere)
+    steps[steps["step"] == 10].to_csv(tmp_path / "rows.csv", index=False)
+    report(config)
+    assert (elsewhere / "curves.svg").is_file()
+
+
 def test_another_split_stands_in_and_is_named(tmp_path: Path, undrawn):
     rows = evaluation_rows(["maze"], ["bc"], 1, 3, splits=["validation"])
     rows.to_csv(tmp_path / "rows.csv", index=False)

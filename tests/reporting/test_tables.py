@@ -73,3 +73,14 @@ def test_tables_are_written_thrice_and_identically(tmp_path: Path):
     back = pd.read_csv(tmp_path / "x.1.csv")
     assert back[back["statistic"] == "iqm"]["value"].tolist() == [0.0, 0.5]
     assert list(back["method"].unique()) == ["random", "cql"]
+
+
+def test_a_name_cannot_become_a_spreadsheets_formula(tmp_path: Path):
+    rows = table_rows({("coinrun", "=HYPERLINK(1)"): [[6.0]], ("coinrun", "cql"): [[-1.0]]})
+    frame = stats.per_game(stats.bootstrap(scores(rows), n=20), raw=True)
+    tables.write_table(frame, tmp_path / "x")
+    text = (tmp_path / "x.csv").read_text()
+    assert "'=HYPERLINK(1)" in text
+    assert "\n=" not in text
+    assert ",=" not in text
+    assert "'-1" not in text  # a number stays one
