@@ -15,7 +15,7 @@ class Toy:
     act: str = "well"
 
     def __call__(self) -> str | None:
-        print(f"shown by {self.out.name}")
+        print(f"shown by {self.out.name} in {os.getpid()}")
         if self.act == "crash":
             raise ValueError("a bug")
         if self.act == "full disk":

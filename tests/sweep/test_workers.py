@@ -25,6 +25,14 @@ def test_a_job_that_fails_or_crashes_is_named_and_the_others_go_on(tmp_path, wor
         assert "ValueError" in (tmp_path / "0-crash.log").read_text()
 
 
+def test_a_process_does_one_job_after_another(tmp_path):
+    jobs = toys(tmp_path, *["well", "crash", "exit", "well", "well", "well"])
+    run_all(jobs, workers=2)
+    shown = [job.out.with_name(f"{job.out.name}.log").read_text().split()[:5] for job in jobs]
+    assert [words[2] for words in shown] == [job.out.name for job in jobs]
+    assert len({words[4] for words in shown}) == 2
+
+
 def test_a_killed_process_costs_its_own_job_only(tmp_path):
     jobs = toys(tmp_path, "killed", "well", "well")
     reasons = run_all(jobs, workers=2)

@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -56,36 +57,49 @@ def _here(jobs: Sequence[Job]) -> Iterator[str | None]:
         yield attempt(job)
 
 
+@dataclass(frozen=True, eq=False)
+class _Worker:
+    """A process that does one job after another: loading torch takes longer than a small job."""
+
+    pipe: Connection
+    process: BaseProcess
+
+
 def _in_processes(jobs: Sequence[Job], workers: int) -> list[str | None]:
-    """A process for each job, so many at a time; what it would have shown goes into its log."""
+    """So many jobs at a time, each in a process; what it would have shown goes into its log."""
     threads = max(1, cores.threads() // workers)
     waiting = list(reversed(jobs))
-    running: dict[Connection, tuple[Job, BaseProcess]] = {}
+    idle: list[_Worker] = []
+    running: dict[Connection, tuple[Job, _Worker]] = {}
     reasons: dict[Job, str | None] = {}
 
     def stop_all() -> None:
-        for _, process in running.values():
-            process.terminate()  # which lets it save
+        for _, worker in running.values():
+            worker.process.terminate()  # which lets it save
 
     with Board(len(jobs), workers) as board, stoppable(stop_all) as stop:
         try:
             while running or (waiting and not stop.asked):
                 while waiting and len(running) < workers and not stop.asked:
                     job = waiting.pop()
-                    answer, process = _start(job, threads)
-                    running[answer] = job, process
+                    worker = idle.pop() if idle else _start(threads)
+                    running[worker.pipe] = job, worker
                     board.start(str(job))
+                    with contextlib.suppress(BrokenPipeError):  # it died: we shall read its end
+                        worker.pipe.send(job)
                     if stop.asked:  # since the line before: it was not told
-                        process.terminate()  # type: ignore[unreachable]
+                        worker.process.terminate()  # type: ignore[unreachable]
                 ready = wait(list(running)) if running else []
-                for answer in [answer for answer in running if answer in ready]:
-                    job, process = running[answer]
-                    told = _hear(job, answer, process)
+                for pipe in [pipe for pipe in running if pipe in ready]:
+                    job, worker = running[pipe]
+                    told = _hear(job, worker)
                     if isinstance(told, Beat):
                         board.beat(str(job), told)
                         continue
-                    del running[answer]
-                    if stop.asked and process.exitcode == -signal.SIGTERM:
+                    del running[pipe]
+                    if worker.process.exitcode is None:
+                        idle.append(worker)
+                    elif stop.asked and worker.process.exitcode in (0, -signal.SIGTERM):
                         told = "had not begun"  # one that has begun answers
                     reasons[job] = told
                     if stop.asked and told:
@@ -95,22 +109,22 @@ def _in_processes(jobs: Sequence[Job], workers: int) -> list[str | None]:
             done = sum(reason is None for reason in reasons.values())
             said = (f"{job}: {reason}" for job, reason in reasons.items() if reason)
             stop.kept = "; ".join([f"{done} of {len(jobs)} runs are done", *said])
-        finally:  # what is killed goes on from its checkpoint the next time
-            for _, process in running.values():
-                process.kill()
+        finally:  # what is killed at work goes on from its checkpoint the next time
+            for worker in [*idle, *(worker for _, worker in running.values())]:
+                worker.process.kill()
+                worker.process.join()
     return [reasons[job] for job in jobs]
 
 
-def _start(job: Work, threads: int) -> tuple[Connection, BaseProcess]:
-    """The process of a job, and where it will answer."""
+def _start(threads: int) -> _Worker:
     context = multiprocessing.get_context("spawn")  # a fork would inherit torch's threads
-    answer, to_us = context.Pipe(duplex=False)
-    process = context.Process(target=_run_logged, args=(job, registry.named_files(), to_us))
+    ours, its = context.Pipe()
+    process = context.Process(target=_serve, args=(registry.named_files(), its))
     # torch and Procgen read it
     with _deaf_to_ctrl_c(), _environment(OMP_NUM_THREADS=str(threads)):
         process.start()
-    to_us.close()  # the process has its own: when it dies, we read the end
-    return answer, process
+    its.close()  # the process has its own: when it dies, we read the end
+    return _Worker(ours, process)
 
 
 @contextlib.contextmanager
@@ -143,16 +157,13 @@ def _environment(**values: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _hear(job: Work, answer: Connection, process: BaseProcess) -> Beat | str | None:
+def _hear(job: Work, worker: _Worker) -> Beat | str | None:
     """How far the job is, or, at its end, what went wrong with it."""
     try:
-        told: Beat | str | None = answer.recv()
-    except EOFError:
-        process.join()
-        return f"its process ended with code {process.exitcode}; see {_log(job)}"
-    if not isinstance(told, Beat):
-        answer.close()
-        process.join()
+        told: Beat | str | None = worker.pipe.recv()
+    except (EOFError, ConnectionResetError):
+        worker.process.join()
+        return f"its process ended with code {worker.process.exitcode}; see {_log(job)}"
     return told
 
 
@@ -160,17 +171,28 @@ def _log(job: Work) -> Path:
     return job.out.with_name(f"{job.out.name}.log")
 
 
-def _run_logged(job: Work, named: list[Path], answer: Connection) -> None:
+def _serve(named: list[Path], pipe: Connection) -> None:
+    """A worker's life: jobs come, beats and reasons go."""
     threading.Thread(target=_die_with_parent, daemon=True).start()
     registry.allow(named)
+    send_beats(pipe.send)
+    with contextlib.suppress(Interrupted), interruptible():
+        while True:
+            job = pipe.recv()
+            try:
+                pipe.send(_run_logged(job))
+            except Interrupted as stopped:  # the process that started us says so
+                pipe.send(str(stopped) or "stopped")
+
+
+def _run_logged(job: Work) -> str | None:
     _log(job).parent.mkdir(parents=True, exist_ok=True)
-    with open(_log(job), "a") as file, contextlib.redirect_stdout(file), interruptible():
+    with open(_log(job), "a") as file, contextlib.redirect_stdout(file):
         show_in(file)
-        send_beats(answer.send)
         try:
-            answer.send(attempt(job))
-        except Interrupted as stopped:  # the process that started us says so
-            answer.send(str(stopped) or "stopped")
+            return attempt(job)
+        finally:
+            show_in(None)
 
 
 def _die_with_parent() -> None:
