@@ -28,7 +28,7 @@ from gsf.learn.train import TrainConfig, train
 CHECKING = (
     (gsf.data.format, "frame_checksums"),
     (gsf.data.format, "digest_file"),
-    (gsf.data.frames.Frames, "_check"),
+    (gsf.data.frames.Frames, "check"),
     (gsf.core.stage, "check_file"),
     (gsf.core.sealed.Seal, "_end"),
     (gsf.core.sealed, "misfit"),
