@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from gsf.bench.data import peak_megabytes, record_random, show
 from gsf.bench.options import BenchTrainConfig as BenchTrainConfig
 from gsf.bench.peers import PEERS, find_peer, peer_step
 from gsf.core.logs import progress
+from gsf.core.options import Precision
 from gsf.data.dataset import Dataset
 from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.gvf.fit import FitConfig, fit
@@ -29,6 +30,7 @@ from gsf.learn.learner import AgentConfig, Learner
 from gsf.nets.encoders import ConvTrunk
 from gsf.nets.runtime import keep_freed_memory
 
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 MATRIX = 2048  # rows and columns of the product that shows what the machine can do at best
 
 
@@ -51,6 +53,7 @@ def _against_plain(config: BenchTrainConfig, home: Path) -> dict[str, float]:
     steps = {
         "channels_last": _step(dataset, "cql", config.encoder, config.batch),
         "plain NCHW": _step(dataset, "cql", config.encoder, config.batch, plain=True),
+        "bf16": _step(dataset, "cql", config.encoder, config.batch, precision="bf16"),
         "gsf-reward": _step(
             dataset, "gsf-reward", config.encoder, config.batch, labels_of(home, "gsf-reward")
         ),
@@ -69,6 +72,8 @@ def _against_plain(config: BenchTrainConfig, home: Path) -> dict[str, float]:
         f"{what}, transitions/s": transitions["channels_last"],
         "the same in plain NCHW, transitions/s": transitions["plain NCHW"],
         "channels_last / plain NCHW": transitions["channels_last"] / transitions["plain NCHW"],
+        "the same in bf16, transitions/s": transitions["bf16"],
+        **_ratio("bf16 / float32", taken["channels_last"], taken["bf16"]),
         **_ratio("gsf-reward step / cql step", taken["gsf-reward"], taken["channels_last"]),
         "cql step, GFLOP/s": speed / 1e9,
         "matrix multiply, GFLOP/s": peak / 1e9,
@@ -99,17 +104,21 @@ def _against_peer(config: BenchTrainConfig, home: Path, checkout: Path) -> dict[
     """The peer's own step and ours with the network nearest to its, in turns."""
     name = find_peer(checkout)
     encoder = PEERS[name].encoder
-    ours = _step(Dataset.open(home / "dataset"), "cql", encoder, config.batch)
+    dataset = Dataset.open(home / "dataset")
+    ours: dict[str, Callable[[], Any]] = {
+        p: _step(dataset, "cql", encoder, config.batch, precision=p) for p in PRECISIONS
+    }
     theirs: list[float] = []  # as they measured it, without the pipe
     with peer_step(checkout, config.batch) as step:
-        turns = {"ours": ours, "theirs": lambda: theirs.append(step())}
-        taken = take_turns(turns, config.rounds)["ours"]
-    seconds = _medians({"ours": taken, "theirs": theirs[1:]})
+        taken = take_turns({**ours, "theirs": lambda: theirs.append(step())}, config.rounds)
+    taken["theirs"] = theirs[1:]
+    seconds = _medians(taken)
     what = f"{encoder}, batch {config.batch}"
     return {
         f"{name}'s cql step, {what}, transitions/s": config.batch / seconds["theirs"],
-        f"ours beside it, {what}, transitions/s": config.batch / seconds["ours"],
-        **_ratio(f"ours / {name}", theirs[1:], taken),
+        f"ours beside it, {what}, transitions/s": config.batch / seconds["float32"],
+        **_ratio(f"ours / {name}", taken["theirs"], taken["float32"]),
+        **_ratio(f"ours in bf16 / {name}", taken["theirs"], taken["bf16"]),
     }
 
 
@@ -156,8 +165,9 @@ def _step(
     batch: int,
     labels: Path | None = None,
     plain: bool = False,
+    precision: Precision = "float32",
 ) -> Callable[[], Any]:
-    config = AgentConfig(method=method, encoder=encoder)
+    config = AgentConfig(method=method, encoder=encoder, precision=precision)
     return training_step(dataset, config, batch, labels, plain)
 
 
