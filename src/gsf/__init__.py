@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from gsf.data.materialise import MaterialiseConfig as MaterialiseConfig
     from gsf.data.materialise import materialise as materialise
     from gsf.data.recording import Recording as Recording
+    from gsf.evaluation.episodes import evaluate_agent as evaluate_agent
     from gsf.evaluation.evaluate import EvaluateConfig as EvaluateConfig
     from gsf.evaluation.evaluate import evaluate as evaluate
-    from gsf.evaluation.evaluate import evaluate_agent as evaluate_agent
     from gsf.evaluation.video import PlayConfig as PlayConfig
     from gsf.evaluation.video import play as play
     from gsf.gvf.cumulants import cumulant as cumulant
@@ -52,7 +52,8 @@ _HOMES = {
     "data.importers": ("ImportConfig", "import_data"),
     "data.materialise": ("MaterialiseConfig", "materialise"),
     "data.recording": ("Recording",),
-    "evaluation.evaluate": ("EvaluateConfig", "evaluate", "evaluate_agent"),
+    "evaluation.episodes": ("evaluate_agent",),
+    "evaluation.evaluate": ("EvaluateConfig", "evaluate"),
     "evaluation.video": ("PlayConfig", "play"),
     "gvf.cumulants": ("cumulant",),
     "gvf.fit": ("FitConfig", "fit"),

@@ -15,7 +15,8 @@ from gsf.cli import main
 from gsf.core.errors import UserError
 from gsf.data.dataset import Dataset
 from gsf.data.materialise import MaterialiseConfig, materialise
-from gsf.evaluation.evaluate import EvaluateConfig, evaluate, evaluate_agent
+from gsf.evaluation.episodes import evaluate_agent
+from gsf.evaluation.evaluate import EvaluateConfig, evaluate
 from gsf.evaluation.players import RandomActor, find_players
 from gsf.evaluation.rollout import ask, rollout
 from gsf.evaluation.rows import COLUMNS, read_rows, write_rows
@@ -283,7 +284,7 @@ def played_levels(monkeypatch, stop_at=None):
             raise KeyboardInterrupt
         return evaluate_agent(agent, game, levels, temperature, **options)
 
-    module = sys.modules["gsf.evaluation.evaluate"]
+    module = sys.modules["gsf.evaluation.session"]
     monkeypatch.setattr(module, "evaluate_agent", watch)
     return asked
 
@@ -443,7 +444,7 @@ def prefer(monkeypatch, best, kill_at=None, real=False):
         made_up = {"return": np.where(temperature == best, 3.0, 1.0)}
         return rows.assign(completed=False, entropy=temperature, **made_up)
 
-    monkeypatch.setattr(sys.modules["gsf.evaluation.evaluate"], "evaluate_agent", watch)
+    monkeypatch.setattr(sys.modules["gsf.evaluation.session"], "evaluate_agent", watch)
     return played
 
 

@@ -9,7 +9,7 @@ from PIL import Image
 from gsf.cli import main
 from gsf.core.errors import UserError
 from gsf.evaluation import video
-from gsf.evaluation.evaluate import evaluate_agent
+from gsf.evaluation.episodes import evaluate_agent
 from gsf.evaluation.players import Player, RandomActor
 from gsf.evaluation.rollout import Step
 from gsf.evaluation.video import PlayConfig, Video, play

@@ -8,8 +8,7 @@ import pytest
 import reports
 from gsf.core.errors import FoundWrongError, UserError
 from gsf.core.files import digest_file
-from gsf.evaluation.evaluate import write_rows
-from gsf.evaluation.rows import IDENTITY
+from gsf.evaluation.rows import IDENTITY, write_rows
 from gsf.reporting.verify import VerifyConfig, verify
 
 

@@ -13,7 +13,8 @@ import walks
 from gsf.cli import main
 from gsf.core import registry
 from gsf.core.errors import UserError
-from gsf.evaluation.evaluate import EvaluateConfig, evaluate, evaluate_agent
+from gsf.evaluation.episodes import evaluate_agent
+from gsf.evaluation.evaluate import EvaluateConfig, evaluate
 from gsf.evaluation.video import PlayConfig, play
 from gsf.suites import find_game, gymnasium, known_facts
 from gsf.suites.gymnasium import departure, name_again, name_env

@@ -12,7 +12,8 @@ from gsf import suites
 from gsf.behaviour.collect import CollectConfig
 from gsf.core import registry
 from gsf.core.errors import UserError
-from gsf.evaluation.evaluate import EvaluateConfig, evaluate, evaluate_agent
+from gsf.evaluation.episodes import evaluate_agent
+from gsf.evaluation.evaluate import EvaluateConfig, evaluate
 from gsf.evaluation.splits import split_levels
 from gsf.evaluation.video import PlayConfig, play
 from gsf.suites import Game, Suite, facts_of, find_game, known_facts, make_env, name_game, turns

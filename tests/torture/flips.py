@@ -21,7 +21,7 @@ from gsf.core.stage import check_files, is_whole, read_any_manifest
 from gsf.data.dataset import Dataset
 from gsf.data.format import COLUMN_DTYPES
 from gsf.data.recording import Recording
-from gsf.evaluation.evaluate import read_rows, write_rows
+from gsf.evaluation.rows import read_rows, write_rows
 from gsf.gvf.labels import load_labels
 from torture import forks, stages
 from torture.figures import Row

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import players
 from gsf.core.results import read_stage
-from gsf.evaluation.evaluate import evaluate_agent
+from gsf.evaluation.episodes import evaluate_agent
 from gsf.learn.agent import load_agent
 from gsf.reporting.sections import films
 

@@ -1,0 +1,83 @@
+"""What `gsf evaluate` may be told; read without torch, so that help is fast."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from gsf.core.errors import UserError, did_you_mean
+from gsf.core.options import Count, Options, Seed, Some, Threads, between
+from gsf.evaluation.players import Device
+from gsf.evaluation.rows import MODES, SPLITS
+from gsf.evaluation.splits import Split, parse_levels
+from gsf.nets.acting import Mode
+
+Levels = Annotated[int, between(0, 10**6)]
+
+
+@dataclass(frozen=True)
+class EvaluateConfig(Options):
+    """Play one episode on each level of fixed lists, greedy and by sampling."""
+
+    agent: tyro.conf.Positional[str]
+    """A run directory, a policy (its file, the directory of a `gsf collect`, or the name of a
+    shipped one), or `random`."""
+    out: Path | None = None
+    """File of the rows, .csv or .parquet. Default: returns.csv in the run directory."""
+    game: str | None = None
+    """What `random` is to play; a run or a policy knows its game, but not a suite in a file of
+    yours: file.py:Suite/game."""
+    env: str | None = None
+    """A Gymnasium environment of yours to play in, as file.py:make: make(level) gives that of a
+    level, which is reset with seed=level. The file is run."""
+    levels: tuple[str, ...] = ()
+    """Exactly these (7, or 1000..1099 for all from the first to the last) instead of the lists
+    below: those of the training data count as seen, all others as unseen."""
+    splits: Annotated[tuple[Split, ...], Some()] = ("seen", "validation", "unseen")
+    """Which levels: those of the training data, those for choosing, those for reporting."""
+    modes: Annotated[tuple[Mode, ...], Some()] = ("greedy", "sampled", "sampled-1")
+    """The best action; one drawn at the run's own temperature, which the validation levels choose
+    before anything else is played; one drawn at temperature 1."""
+    n_seen: Levels = 200
+    """Levels of the training data to play; 0: none."""
+    n_validation: Levels = 50
+    """Validation levels to play, and to choose the temperature by; 0: none, and it stays 1."""
+    n_unseen: Levels = 200
+    """Unseen levels to play; 0: none."""
+    all: bool = False
+    """Play every checkpoint kept (`gsf train --keep`), for learning curves."""
+    max_frames: Count | None = None
+    """Frames after which an episode is over, for a quick look. Default: as the game says."""
+    n_envs: Annotated[int, between(1, 4096)] = 100
+    """Levels played at once; changes the speed only."""
+    threads: Threads | None = None
+    """Procgen's threads. Default: one per core."""
+    seed: Seed = 0
+    """Of the actions `random` or a policy draws; a run has its own."""
+    dataset: Path | None = None
+    """`random` and policies: the training data, whose levels count as seen; a run knows its own."""
+    device: Device = "auto"
+    """Where networks run; auto: a GPU if there is one."""
+    held_out: Path | None = None
+    """Instead of playing: judge the run by a dataset of contexts (sites, levels) it was not trained
+    on, into held_out.csv: agreement, likelihood, calibration, an estimate of the return."""
+    logged_by: str | None = None
+    """--held-out of a recording: the policy that played it (its file, or a shipped one's name) and
+    whose probabilities weighted importance sampling needs. Other data brings its own."""
+    fqe: bool = True
+    """--held-out: estimate the return by fitted Q evaluation, the slowest of the numbers."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for what, chosen, known in (("split", self.splits, SPLITS), ("mode", self.modes, MODES)):
+            for name in chosen:
+                if name not in known:
+                    meant = did_you_mean(name, known)
+                    raise UserError(
+                        f"unknown {what} {name!r}; {meant}choose from {', '.join(known)}."
+                    )
+        parse_levels(self.levels)
+
+    def n_levels(self, split: Split) -> int:
+        return int(getattr(self, f"n_{split}"))
