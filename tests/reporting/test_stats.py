@@ -199,7 +199,24 @@ def test_relative_by_hand():
     assert only(frame, game="c")[["value", "low", "high"]].isna().all()  # CQL may be 0 there
     assert only(frame, game="mean")["value"] == 0.125
     assert only(frame, game="median")["value"] == 0.125
+    assert only(frame, game="iqm")["value"] == 0.125
     assert stats.positive_games(stats.bootstrap(scores(rows)), "cql") == ["a", "b"]
+
+
+def test_gains_stand_beside_the_baselines_gap():
+    unseen = {("a", "cql"): [[2.0, 2.0]], ("a", "bc"): [[3.0, 3.0]], ("b", "cql"): [[4.0]]}
+    seen = {("a", "cql"): [[3.0, 5.0]], ("a", "bc"): [[3.0, 3.0]], ("b", "cql"): [[4.0]]}
+    both = (table_rows(seen, split="seen"), table_rows(unseen))
+    replicates = [
+        stats.bootstrap(scores(rows, split=s))
+        for rows, s in zip(both, ("seen", "unseen"), strict=True)
+    ]
+    (row,) = stats.gain_by_gap(*replicates).to_dict("records")
+    assert (row["game"], row["method"]) == ("a", "bc")
+    assert row["value"] == 0.5  # (3 - 2) / 2
+    assert row["gap"] == 1.0  # (4 - 2) / 2
+    assert row["gap_low"] == 0.5
+    assert row["gap_high"] == 1.5
 
 
 def test_the_baseline_is_redrawn_with_the_rest():

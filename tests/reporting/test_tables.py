@@ -31,7 +31,7 @@ def test_ours_stands_beside_the_papers_on_the_same_games():
     rows = evaluation_rows(["coinrun", "maze"], methods, n_levels=5, modes=["greedy"])
     frame = tables.beside_paper(stats.relative(stats.bootstrap(scores(rows), n=50)))
     table = tables.wide(frame)
-    assert list(table["game"]) == ["coinrun", "maze", "mean", "median"]
+    assert list(table["game"]) == ["coinrun", "maze", "iqm", "mean", "median"]
     assert list(table.columns[:5]) == ["game", "random", "behaviour", "bc", "bc (paper)"]
     assert list(table.columns[-2:]) == ["gsf-reward", "gsf-reward (paper)"]
     # the mean of the paper's coinrun and maze, not of its 16 games

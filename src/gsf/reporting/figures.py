@@ -167,6 +167,35 @@ def box(ratios: pd.DataFrame) -> Figure:
     return figure
 
 
+@styled
+def gain_by_gap(gains: pd.DataFrame) -> Figure:
+    """A point for every game and method: its gain on the baseline, against the baseline's gap."""
+    figure = new_figure(3.6, **_sources(gains))
+    ax = figure.subplots()
+    for method in in_order(gains["method"]):
+        mine = gains[gains["method"] == method]
+        bars = mine.assign(value=mine["gap"], low=mine["gap_low"], high=mine["gap_high"])
+        ax.errorbar(
+            mine["gap"],
+            mine["value"],
+            xerr=_errors(bars),
+            yerr=_errors(mine),
+            fmt=marker(method),
+            color=colour(method),
+            elinewidth=0.8,
+            label=method,
+        )
+    for game, mine in gains.groupby("game", observed=True):
+        at = mine.iloc[int(mine["value"].argmax())]
+        place: Any = {"xytext": (4, 4), "textcoords": "offset points", "fontsize": 8}
+        ax.annotate(str(game), (at["gap"], at["value"]), **place)
+    ax.axhline(0, color="black", linestyle=":", linewidth=1)
+    ax.set_ylabel(gains["unit"].iloc[0] if len(gains) else "")
+    ax.set_xlabel("the baseline's gap: (seen - unseen) / unseen")
+    ax.legend(frameon=False)
+    return figure
+
+
 def _lines(ax: Axes, frame: pd.DataFrame, x: str, rank: str, **options: Any) -> None:
     """One line with its band per method; the legend goes from the best down (by `rank`)."""
     best = frame.groupby("method", observed=True)["value"].agg(rank).sort_values(ascending=False)

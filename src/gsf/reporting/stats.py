@@ -5,8 +5,9 @@ frame: keys, value, low, high (95 % interval), n_seeds, split, mode, unit. Point
 rliable's. Same rows, same `seed`: same bytes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -231,7 +232,7 @@ def _contrast(
 
 
 def relative(replicates: Replicates, baseline: str = "cql") -> pd.DataFrame:
-    """The paper's (x - CQL)/CQL of raw returns: per game, and mean and median over games.
+    """The paper's (x - CQL)/CQL of raw returns: per game, and mean, median and IQM over games.
 
     The baseline is redrawn with the rest. Where its interval is not above 0 there is no ratio: NaN.
     """
@@ -254,9 +255,9 @@ def relative(replicates: Replicates, baseline: str = "cql") -> pd.DataFrame:
             records.append(record)
         among = [g for g in source.games if g in usable]
         if among and method in source.methods:
-            for name, average in (("mean", np.mean), ("median", np.median)):
-                value = average([point[g] for g in among])
-                overall = average(np.stack([draws[g] for g in among]), axis=0)
+            for name, average in _OVER_GAMES.items():
+                value = average(np.array([point[g] for g in among]))
+                overall = average(np.stack([draws[g] for g in among]))
                 n_seeds = min(source.n_seeds(m, among) for m in (method, baseline))
                 found = estimate(value, overall)
                 records.append({"method": method, "game": name, **found, "n_seeds": n_seeds})
@@ -265,6 +266,31 @@ def relative(replicates: Replicates, baseline: str = "cql") -> pd.DataFrame:
 
 def _ratio(x: Any, baseline: Any) -> Any:
     return (x - baseline) / baseline
+
+
+_OVER_GAMES: Mapping[str, Callable[[Array], Any]] = {
+    "mean": partial(np.mean, axis=0),
+    "median": partial(np.median, axis=0),
+    "iqm": lambda ratios: scipy.stats.trim_mean(ratios, 0.25, axis=0),
+}
+
+
+def gain_by_gap(seen: Replicates, unseen: Replicates, baseline: str = "cql") -> pd.DataFrame:
+    """`relative` per game beside the baseline's own gap: does a method help where that is large?
+
+    gap: (seen - unseen) / unseen of the baseline's raw return, with `gap_low` and `gap_high`.
+    """
+    gains = relative(unseen, baseline).dropna(subset=["value"])
+    found = {}
+    for game in set(gains["game"]) & set(seen.scores.returns.get(baseline, {})):
+        both = (seen, unseen)
+        point = _ratio(*(r.scores.run_means(baseline, game).mean() for r in both))
+        draws = _ratio(*(r.draws[baseline][game].mean(axis=1) for r in both))
+        found[game] = estimate(point, draws)
+    gains = gains[gains["game"].isin(list(found))]
+    names = {"gap": "value", "gap_low": "low", "gap_high": "high"}
+    columns = {new: [found[g][old] for g in gains["game"]] for new, old in names.items()}
+    return gains.assign(**columns)
 
 
 def positive_games(replicates: Replicates, baseline: str) -> list[str]:

@@ -136,6 +136,13 @@ def results(returns: Returns, baseline: str, page: Page) -> Iterator[Part | None
             f"{source.unit.capitalize()} on seen minus {source.split} levels, of the same runs.",
             lambda: figures.intervals(_gap_aggregates(seen, main)),
         )
+        yield page.figure(
+            "gain_by_gap",
+            f"Where a method gains on {baseline}",
+            f"What each method gains on {baseline} in a game, against what {baseline} loses there "
+            f"from seen to {source.split} levels.",
+            lambda: figures.gain_by_gap(_gains(seen, main, baseline)),
+        )
     trained = returns.rows[~returns.rows["method"].isin(REFERENCES)]
     if trained.loc[trained["split"] == source.split, "step"].nunique() > 1:
         yield page.figure(
@@ -164,6 +171,14 @@ def _ratios(main: Replicates, baseline: str) -> pd.DataFrame:
     if ratios["value"].isna().all():
         raise UserError(f"the returns of {baseline} are not above 0 in any game.")
     return ratios
+
+
+def _gains(seen: Replicates, main: Replicates, baseline: str) -> pd.DataFrame:
+    gains = stats.gain_by_gap(seen, main, baseline)
+    gains = gains[~gains["method"].isin(REFERENCES)]
+    if not len(gains):
+        raise UserError(f"no game has another method beside {baseline} on seen and unseen levels.")
+    return gains
 
 
 def _gap_aggregates(seen: Replicates, main: Replicates) -> pd.DataFrame:
