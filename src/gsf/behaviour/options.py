@@ -27,7 +27,7 @@ from gsf.core.options import (
 from gsf.suites import ReplayableEnv, facts_of, find_game, make_env, name_game
 
 PUBLISHED: dict[str, Any] = {"encoder": "impala", "n_steps": 256, "minibatches": 8, "epochs": 3}
-# Deviation: of what was tried on one core (docs/results.md) this led after minutes in most games.
+# Deviation: of what was tried on one core (docs/notebook.md) this led after minutes in most games.
 ON_CPU: dict[str, Any] = {"encoder": "nature", "n_steps": 64, "minibatches": 32, "epochs": 1}
 
 

@@ -38,7 +38,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "study": {
         "run": {"preset": "study", "out": Path("results/study"), "seeds": 3},
         "collect": {"frames": 2_000_000, "transitions": 500_000},
-        "fit": {  # Deviation: in few steps a value must travel far (docs/results.md)
+        "fit": {  # Deviation: in few steps a value must travel far (docs/notebook.md)
             "estimator": "td",
             "grad_steps": 5_000,
             "encoder": "impala_small",
