@@ -12,7 +12,7 @@ from gsf.behaviour.ppo import ActorCritic
 from gsf.core.errors import UserError
 from gsf.core.stage import read_manifest
 from gsf.data.materialise import MaterialiseConfig, materialise
-from gsf.data.recording import Recording, find_policy
+from gsf.data.recording import SHIPPED, Recording, find_policy
 from gsf.data.replay import Recorder, play_blocks
 from gsf.gvf.fit import FitConfig, fit
 from gsf.studies import similar
@@ -201,9 +201,14 @@ def test_score_and_cosine_by_hand():
     assert state_cosine(b"\x03\x04", b"\x04\x03") == pytest.approx(24 / 25)
 
 
-def test_the_policy_that_was_recorded_is_found(home: Path, config: SimilarConfig):
+def test_the_policy_that_was_recorded_is_found(
+    home: Path, config: SimilarConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     for name in ("coinrun", "coinrun-validation"):
         assert policy_of(name) == find_policy("coinrun")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "coinrun").mkdir()  # a directory of that name, such as --out of a collect
+    assert policy_of("coinrun") == SHIPPED / "coinrun.policy.pt"
     assert policy_of(str(home / "random.gsfrec")) is None  # the one beside it did not play it
     with pytest.raises(UserError, match=r"is not at hand; name one with --policy"):
         similar.similar(replace(config, policy=None, out=home / "y"))

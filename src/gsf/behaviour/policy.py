@@ -15,7 +15,7 @@ from gsf.core.errors import UserError
 from gsf.core.files import digest
 from gsf.core.schema import DIGEST
 from gsf.core.sealed import checked, fitting, load_checkpoint, save_checkpoint
-from gsf.data.recording import Recording, find_policy, shipped_policies
+from gsf.data.recording import SHIPPED, Recording, find_policy, shipped_policies
 from gsf.nets import encoders
 from gsf.nets.runtime import pick_device
 from gsf.suites import Game, facts_of
@@ -105,9 +105,9 @@ def _facts(provenance: dict[str, Any]) -> Game:
 def policy_of(recording: str) -> Path | None:
     """The policy that was recorded, if it is shipped or lies beside the recording."""
     played = {take.policy.get("digest") for take in Recording.load(recording).takes}
-    shipped = [recording, recording.removesuffix("-validation")]  # its play on other levels
-    places = [find_policy(name) for name in shipped if name in shipped_policies()]
-    for path in (*places, Path(recording).with_name(POLICY)):
+    names = (recording, recording.removesuffix("-validation"))  # its play on other levels
+    shipped = [SHIPPED / f"{name}.policy.pt" for name in names if name in shipped_policies()]
+    for path in (*shipped, Path(recording).with_name(POLICY)):
         if path.is_file() and {load_policy(path).provenance["digest"]} == played:
             return path
     return None
