@@ -1,17 +1,20 @@
 """The attack on gsf: `make torture`. All of it, or `python -m torture kills --share 0.1`.
 
 Each campaign is a module with `campaign(home, share, seed)`: its figures, a `Row` for each thing it
-attacks. With share 1 it tries everything it knows. `home` is shared: forks.made(home) is what every
-stage makes, at its smallest.
+attacks. With share 1 it tries everything it knows. forks.made(home) is what every stage makes, at
+its smallest. Campaigns run side by side, as many as there are cores.
 """
 
 import argparse
 import importlib
+import multiprocessing
 import os
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: children are forked
 
@@ -28,18 +31,26 @@ def main() -> int:
     options = parser.parse_args()
     from torture.figures import faults, table
 
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="torture-") as home:
-        for name in options.campaigns:
-            started = time.monotonic()
-            campaign = importlib.import_module(f"torture.{name}").campaign
-            share = SAMPLES[name] if options.sample else options.share
-            rows += campaign(Path(home), share, options.seed)
-            print(f"{name}: {time.monotonic() - started:,.0f} s", file=sys.stderr)
+    shares = [SAMPLES[name] if options.sample else options.share for name in options.campaigns]
+    spawn = multiprocessing.get_context("spawn")  # what forks must have no threads
+    workers = min(len(options.campaigns), len(os.sched_getaffinity(0)))
+    with ProcessPoolExecutor(workers, spawn) as pool:
+        seeds = [options.seed] * len(shares)
+        rows = [row for part in pool.map(_run, options.campaigns, shares, seeds) for row in part]
     for fault in faults(rows):
         print(fault, file=sys.stderr)
     print(table(rows))
     return 1 if faults(rows) else 0
+
+
+def _run(name: str, share: float, seed: int) -> list[Any]:
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="torture-") as home:
+        rows: list[Any] = importlib.import_module(f"torture.{name}").campaign(
+            Path(home), share, seed
+        )
+    print(f"{name}: {time.monotonic() - started:,.0f} s", file=sys.stderr)
+    return rows
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Each in a process forked from this one, which counts what it does to files and kills itself (a
 write is cut in half first). Then the same stage again, uninterrupted: the files must be those of
 a run that was never killed, byte for byte (checkpoints tensor for tensor, bit for bit), and
-nothing else. A second round kills twice.
+nothing else. A second round kills twice, at places drawn at random.
 """
 
 import hashlib
@@ -19,6 +19,8 @@ from gsf.core.logs import progress
 from gsf.core.sealed import load_checkpoint
 from torture import forks, stages
 from torture.figures import Row
+
+TWICE = 12  # cases of each stage that are killed a second time
 
 
 def campaign(home: Path, share: float = 1.0, seed: int = 0) -> list[Row]:
@@ -44,6 +46,8 @@ def _attack(name: str, home: Path, share: float, rng: np.random.Generator) -> Ro
     assert not said, f"{name}: {said}"
     for twice in (False, True):
         chosen = np.flatnonzero(rng.random(n) < share) + 1
+        if twice:
+            chosen = rng.permutation(chosen)[:TWICE]
         for k in chosen if len(chosen) or twice else [n // 2]:
             shutil.rmtree(out.parent)
             kills = [int(k), int(rng.integers(1, n + 1))] if twice else [int(k)]
