@@ -6,15 +6,10 @@ its smallest. Campaigns run side by side, as many as there are cores.
 """
 
 import argparse
-import importlib
 import multiprocessing
 import os
 import sys
-import tempfile
-import time
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
-from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: children are forked
 
@@ -29,6 +24,7 @@ def main() -> int:
     parser.add_argument("--share", type=float, default=1.0, help="of all cases")
     parser.add_argument("--seed", type=int, default=0, help="which of them, where not all")
     options = parser.parse_args()
+    from torture.campaigns import run
     from torture.figures import faults, table
 
     shares = [SAMPLES[name] if options.sample else options.share for name in options.campaigns]
@@ -36,21 +32,11 @@ def main() -> int:
     workers = min(len(options.campaigns), len(os.sched_getaffinity(0)))
     with ProcessPoolExecutor(workers, spawn) as pool:
         seeds = [options.seed] * len(shares)
-        rows = [row for part in pool.map(_run, options.campaigns, shares, seeds) for row in part]
+        rows = [row for part in pool.map(run, options.campaigns, shares, seeds) for row in part]
     for fault in faults(rows):
         print(fault, file=sys.stderr)
     print(table(rows))
     return 1 if faults(rows) else 0
-
-
-def _run(name: str, share: float, seed: int) -> list[Any]:
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="torture-") as home:
-        rows: list[Any] = importlib.import_module(f"torture.{name}").campaign(
-            Path(home), share, seed
-        )
-    print(f"{name}: {time.monotonic() - started:,.0f} s", file=sys.stderr)
-    return rows
 
 
 if __name__ == "__main__":
