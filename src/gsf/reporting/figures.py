@@ -185,10 +185,9 @@ def gain_by_gap(gains: pd.DataFrame) -> Figure:
             elinewidth=0.8,
             label=method,
         )
-    for game, mine in gains.groupby("game", observed=True):
-        at = mine.iloc[int(mine["value"].argmax())]
-        place: Any = {"xytext": (4, 4), "textcoords": "offset points", "fontsize": 8}
-        ax.annotate(str(game), (at["gap"], at["value"]), **place)
+    above: Any = {"transform": ax.get_xaxis_transform(), "rotation": 40, "fontsize": 8}
+    for game, gap in gains.groupby("game", observed=True)["gap"].first().items():
+        ax.text(gap, 1.02, str(game), **above, rotation_mode="anchor")
     ax.axhline(0, color="black", linestyle=":", linewidth=1)
     ax.set_ylabel(gains["unit"].iloc[0] if len(gains) else "")
     ax.set_xlabel("the baseline's gap: (seen - unseen) / unseen")
