@@ -186,8 +186,11 @@ def gain_by_gap(gains: pd.DataFrame) -> Figure:
             label=method,
         )
     above: Any = {"transform": ax.get_xaxis_transform(), "rotation": 40, "fontsize": 8}
-    for game, gap in gains.groupby("game", observed=True)["gap"].first().items():
-        ax.text(gap, 1.02, str(game), **above, rotation_mode="anchor")
+    left, right = ax.get_xlim()
+    at = -math.inf
+    for game, gap in gains.groupby("game", observed=True)["gap"].first().sort_values().items():
+        at = max(gap, at + 0.025 * (right - left))  # names stand apart where games do not
+        ax.text(at, 1.02, str(game), **above, rotation_mode="anchor")
     ax.axhline(0, color="black", linestyle=":", linewidth=1)
     ax.set_ylabel(gains["unit"].iloc[0] if len(gains) else "")
     ax.set_xlabel("the baseline's gap: (seen - unseen) / unseen")
