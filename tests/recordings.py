@@ -1,5 +1,7 @@
 """Random play of a few steps, recorded."""
 
+from pathlib import Path
+
 import numpy as np
 
 from gsf.data.recording import BLOCK, Recording
@@ -15,3 +17,10 @@ def record(game="coinrun", n_steps=BLOCK + 76, n_envs=3, seed=4, levels=range(20
         recorder.add(block)
     take = recorder.finish(env, policy={"algorithm": "random"}, epsilon={"rule": "random"})
     return Recording(game, "easy", (take,))
+
+
+def save_short_episodes(home: Path, name="play", levels=range(4)) -> str:
+    """The path of a recording whose episodes are short enough to sweep over."""
+    path = home / f"{name}.gsfrec"
+    record("starpilot", n_steps=400, n_envs=8, levels=levels).save(path)
+    return str(path)

@@ -8,14 +8,14 @@ from gsf.core.errors import UserError
 from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.studies.probe import ProbeConfig, probe
 from gsf.sweep.run import RunConfig, run
-from recordings import record
+from recordings import save_short_episodes
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     home = tmp_path_factory.mktemp("probe")
     for name, levels in (("seen", range(4)), ("held", range(500_000, 500_004))):
-        record("starpilot", n_steps=400, n_envs=8, levels=levels).save(home / f"{name}.gsfrec")
+        save_short_episodes(home, name, levels)
     materialise(MaterialiseConfig(str(home / "held.gsfrec"), home / "held"))
     run(
         RunConfig(

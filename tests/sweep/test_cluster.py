@@ -17,7 +17,7 @@ from gsf.sweep.node import Outcome
 from gsf.sweep.options import RunConfig
 from gsf.sweep.run import run
 from gsf.sweep.units import Unit
-from recordings import record
+from recordings import save_short_episodes
 
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 2}
 OWN = """
@@ -112,7 +112,7 @@ def sweep_options(home: Path) -> RunConfig:
 @pytest.mark.xdist_group("ray")
 def test_a_sweep_outlives_its_driver_and_a_node_and_ends_as_on_one_machine(cluster):
     home, out = cluster.hidden, cluster.hidden / "out"
-    record("starpilot", n_steps=400, n_envs=8, levels=range(4)).save(home / "play.gsfrec")
+    save_short_episodes(home)
     (home / "mine.py").write_text(OWN.format(check=cluster.apart, out=str(out)))
     config = sweep_options(home)
     command = ["--preset", "smoke", "--out", "out", "--games", "starpilot"]

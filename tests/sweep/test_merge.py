@@ -8,19 +8,18 @@ import pytest
 from gsf.core.errors import UserError
 from gsf.sweep.merge import merge
 from gsf.sweep.run import RunConfig, run
-from recordings import record
+from recordings import save_short_episodes
 
 
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory):
     """A sweep of three runs on one machine, and the same in two shards."""
     home = tmp_path_factory.mktemp("shards")
-    record("starpilot", n_steps=400, n_envs=8, levels=range(4)).save(home / "play.gsfrec")
     whole = RunConfig(
         out=home / "whole",
         preset="smoke",
         methods=("bc", "gsf-reward", "curl"),
-        recordings=(str(home / "play.gsfrec"),),
+        recordings=(save_short_episodes(home),),
         set=(
             "train.grad_steps=2",
             "train.batch=16",

@@ -9,7 +9,7 @@ from gsf.core.errors import UserError
 from gsf.learn.methods import all_methods
 from gsf.nets.acting import TEMPERATURES, mode_at
 from gsf.sweep.run import RunConfig, run
-from recordings import record
+from recordings import save_short_episodes
 
 SMALL = (
     "train.grad_steps=2",
@@ -82,12 +82,11 @@ def shallow(shape):
 def swept(tmp_path_factory):
     """Every method once, on a game whose episodes are short."""
     home = tmp_path_factory.mktemp("sweep")
-    record("starpilot", n_steps=400, n_envs=8, levels=range(4)).save(home / "play.gsfrec")
     config = RunConfig(
         out=home / "out",
         preset="smoke",
         methods=("all",),
-        recordings=(str(home / "play.gsfrec"),),
+        recordings=(save_short_episodes(home),),
         set=(*SMALL, "materialise.transitions=3000"),
         report=False,
     )
