@@ -138,6 +138,8 @@ def test_who_is_superseded_stops_even_if_its_code_catches_everything(home):
         (ValueError("a bug"), "ValueError: a bug", True),
         (SystemExit(3), "SystemExit: 3", True),
         (OSError(28, "No space left"), "OSError: [Errno 28] No space left", False),
+        (MemoryError("8 GB"), "MemoryError: 8 GB", False),
+        (RuntimeError("can't allocate memory"), "RuntimeError: can't allocate memory", False),
         (KeyboardInterrupt("step 5 is saved"), "KeyboardInterrupt: step 5 is saved", False),
     ],
 )

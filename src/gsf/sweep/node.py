@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gsf.core import registry
-from gsf.core.errors import UserError
+from gsf.core.errors import UserError, is_out_of_memory
 from gsf.core.files import atomic_directory, digest, heard_by, is_leftover
 from gsf.core.logs import Beat, console, send_beats, show_in
 from gsf.core.stage import DONE, MANIFEST
@@ -116,11 +116,13 @@ def _guarded(act: Callable[[], str | None]) -> Outcome:
         return Outcome(act())
     except UserError as error:
         return Outcome(str(error))
-    except (OSError, MemoryError, KeyboardInterrupt) as error:  # a full disk, a machine taken away
+    except (OSError, KeyboardInterrupt) as error:  # a full disk, a machine taken away
         return Outcome(f"{type(error).__name__}: {error}", own=False)
-    except (Exception, SystemExit) as error:  # a user's own code may call exit
-        console.print_exception()
+    except SystemExit as error:  # of a user's own code
         return Outcome(f"{type(error).__name__}: {error}")
+    except Exception as error:
+        console.print_exception()
+        return Outcome(f"{type(error).__name__}: {error}", own=not is_out_of_memory(error))
 
 
 @contextlib.contextmanager
