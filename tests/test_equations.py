@@ -104,12 +104,23 @@ def test_gvf_return_has_a_gradient():
     assert c.grad.tolist() == [1.0, 0.5, 0.25]
 
 
+def test_gvf_sum(array):
+    # 1 + .5 * 2 + .25 * 4; and 8 + .5 * 4 without the step that is not taken
+    taken = array([[True, True, True], [True, True, False]])
+    total = eq.gvf_sum(array([[1.0, 2.0, 4.0], [8.0, 4.0, 100.0]]), taken, 0.5)
+    check(total, [3.0, 10.0], array)
+    check(eq.gvf_sum(array([[[1.0, 0.0], [0.0, 2.0]]]), taken[:1, :2], 0.5), [[1.0, 1.0]], array)
+
+
 def test_gvf_target(array):
     # 1 + .9 * 10, and 2 alone where terminated
     y = eq.gvf_target(array([1.0, 2.0]), array([10.0, 10.0]), array([False, True]), 0.9)
     check(y, [10.0, 2.0], array)
     y = eq.gvf_target(array([[1.0, 0.0]] * 2), array([[10.0, 20.0]] * 2), array([1.0, 0.0]), 0.9)
     check(y, [[1.0, 0.0], [10.0, 18.0]], array)
+    # After one step and after two: 1 + .5 * 10 and 1 + .25 * 10
+    y = eq.gvf_target(array([1.0] * 2), array([10.0] * 2), array([0.0] * 2), array([0.5, 0.25]))
+    check(y, [6.0, 3.5], array)
 
 
 # Distances, quantiles, labels

@@ -152,11 +152,24 @@ def gvf_return(cumulants: Array, gamma: float, ended: Array = None) -> Array:
     return total
 
 
+@_in(torch, cumulants="n k ...", taken="n k")
+def gvf_sum(cumulants: Array, taken: Array, gamma: float) -> Array:
+    """sum_k gamma^k c_{t+k} over the steps that are taken.  [n, k, ...], [n, k] -> [n, ...]."""
+    cumulants = _real(cumulants)
+    weight = (gamma ** torch.arange(taken.shape[1], dtype=torch.float64) * taken).to(cumulants)
+    return (weight.reshape(*taken.shape, *[1] * (cumulants.ndim - 2)) * cumulants).sum(1)
+
+
 @_in(torch, cumulant="n ...", next_value="n ...", terminated="n")
-def gvf_target(cumulant: Array, next_value: Array, terminated: Array, gamma: float) -> Array:
-    """y = c + gamma (1 - terminated) G~(o').  [n] or [n, d], terminated [n] -> as cumulant."""
+def gvf_target(
+    cumulant: Array, next_value: Array, terminated: Array, gamma: float | Array
+) -> Array:
+    """y = c + gamma (1 - terminated) G~(o').  [n] or [n, d], terminated [n] -> as cumulant.
+
+    Over m steps: c is their `gvf_sum`, o' what follows the last of them, gamma is gamma^m [n(, 1)].
+    """
     alive = ~terminated.bool().reshape(-1, *[1] * (next_value.ndim - 1))
-    return cumulant + gamma * (alive * next_value)
+    return cumulant + torch.as_tensor(gamma, dtype=torch.float64) * (alive * next_value)
 
 
 # Measuring distances between GVFs of different POMDPs

@@ -17,6 +17,17 @@ def test_spearman_by_hand():
     assert np.isnan(diagnostics.spearman(np.array([1, 1]), np.array([1, 2])))
 
 
+def test_values_follow_the_logged_future_level_by_level():
+    level = np.repeat([0, 1, 2, 3], 3)
+    logged = np.array([1, 2, 3, 1, 2, 3, 5, np.nan, 5, 1, 2, 3.0])  # constant in level 2: left out
+    values = np.array([10, 20, 30, 9, 8, 7, 1, 2, 3, 4, 4, 4.0])  # 1, -1, none, and constant: 0
+    assert diagnostics.level_correlation(values, logged, level) == pytest.approx(0)
+    assert diagnostics.level_correlation(values[:3], logged[:3], level[:3]) == pytest.approx(1)
+    both = np.stack([values, -values], 1)[:6]
+    assert diagnostics.level_correlation(both, both, level[:6]) == pytest.approx(1)
+    assert diagnostics.level_correlation(values[6:9], logged[6:9], level[6:9]) is None
+
+
 def test_stability_by_hand():
     one, two = np.array([0, 0, 1, 1, -1]), np.array([0, 1, 1, 1, 1])
     equal, kappa = diagnostics.stability(one, two, 2)

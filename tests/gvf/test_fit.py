@@ -143,3 +143,15 @@ def test_options_that_mc_ignores_make_no_other_fit(tmp_path):
         for name, n, rank in (("a", 10, None), ("b", 20, "value"))
     )
     assert one["digest"] == other["digest"]
+
+
+def test_a_network_that_learnt_nothing_is_named(tmp_path, capsys):
+    dataset = write_chain(tmp_path / "d", SCALES)
+    options = {**QUICK, "diagnose": True, "n_steps": 1}
+    config = FitConfig(dataset.path, tmp_path / "bad", estimator="td", grad_steps=1, **options)
+    said = read_manifest(fit(dataclasses.replace(config, lr=1e-9)), "gvf")["diagnosis"]
+    assert said["follows"] == pytest.approx(0, abs=0.1)
+    assert "mostly noise" in " ".join(capsys.readouterr().err.split())
+    good = dataclasses.replace(config, out=tmp_path / "good", grad_steps=100)
+    assert read_manifest(fit(good), "gvf")["diagnosis"]["follows"] > 0.9
+    assert "noise" not in capsys.readouterr().err

@@ -18,7 +18,14 @@ from gsf.nets.random_features import random_encoder
 from gsf.nets.runtime import seeded
 
 SCALES = (1.0, 1000.0)
-QUICK = {"gamma": 0.9, "batch": 32, "lr": 1e-3, "target_rate": 0.1, "diagnose": False}
+QUICK = {
+    "gamma": 0.9,
+    "batch": 32,
+    "n_steps": 1,
+    "lr": 1e-3,
+    "target_rate": 0.1,
+    "diagnose": False,
+}
 
 
 def values_of(config):
@@ -89,6 +96,46 @@ def test_rows_without_a_target_stay_out(tmp_path):
     assert steps_used("final", False, end="truncated", final_frame=True) == [0, 1, 2, 3, 4]
     assert steps_used("final_q", True, end="truncated", final_frame=True) == [0, 1, 2, 3]
     assert steps_used("ended_q", True, final_frame=True) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("end", "final_frame", "expected"),
+    [
+        # Rewards are 1 2 3 4 5: three steps of them, fewer before the end, and what follows.
+        ("terminated", False, [(1.0 + 1.0 + 0.75, 3, 0.125), (2.0 + 1.5 + 1.0, 4, 0.125),
+                               (3.0 + 2.0 + 1.25, None, 0.125), (4.0 + 2.5, None, 0.25),
+                               (5.0, None, 0.5)]),
+        # The last transition has no next observation: the sums stop before it.
+        ("cut", False, [(2.75, 3, 0.125), (4.5, 4, 0.125), (3.0 + 2.0, 4, 0.25), (4.0, 4, 0.5)]),
+        ("truncated", True, [(2.75, 3, 0.125), (4.5, 4, 0.125), (6.25, 5, 0.125), (6.5, 5, 0.25),
+                             (5.0, 5, 0.5)]),
+    ],
+)  # fmt: skip
+def test_a_target_adds_up_logged_steps_and_stays_in_its_episode(
+    tmp_path, end, final_frame, expected
+):
+    """By row: the sum, the frame of the episode that is bootstrapped from, and its discount."""
+    dataset = write_chain(tmp_path / "d", (1.0,), n_episodes=2, end=end, final_frame=final_frame)
+    ahead = td.Ahead(dataset, dataset.reward[:, None], n=3, q=False)
+    assert len(ahead.rows) == 2 * len(expected)
+    batch, total, discount, _ = ahead.batch(ahead.rows, 0.5)
+    sums, frames, discounts = zip(*expected, strict=True)
+    assert total[:, 0].tolist() == [*sums, *sums]
+    assert discount[:, 0].tolist() == [*discounts, *discounts]
+    assert batch.terminated.tolist() == [x is None for x in (*frames, *frames)]
+    first = dataset.frame[ahead.rows[0]], dataset.frame[ahead.rows[len(expected)]]
+    for i, frame in enumerate((*frames, *frames)):
+        if frame is not None:
+            shown = dataset.obs[int(first[i // len(expected)]) + frame]
+            np.testing.assert_array_equal(batch.next_obs[i], shown)
+
+
+def test_three_steps_learn_the_same_values(tmp_path):
+    dataset = write_chain(tmp_path / "d", SCALES, length=8)
+    options = {**QUICK, "n_steps": 3, "grad_steps": 220}
+    values = values_of(FitConfig(dataset.path, tmp_path / "td", estimator="td", **options))
+    truth = chain_values(0.9, length=8)[dataset.t] * np.array(SCALES)[dataset.level]
+    np.testing.assert_allclose(values, truth, rtol=0.02)
 
 
 def test_td_never_trains_on_a_row_without_a_target(tmp_path, monkeypatch):

@@ -42,7 +42,6 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "estimator": "td",
             "grad_steps": 5_000,
             "encoder": "impala_small",
-            "lr": 1e-3,
             "target_rate": 0.05,
         },
         "train": {"encoder": "impala_small", "grad_steps": 5_000, "keep": 10},
@@ -64,7 +63,13 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "minibatches": 8,
             "epochs": 3,
         },
-        "fit": {"estimator": "td", "grad_steps": 100_000, "encoder": "impala", "q": True},
+        "fit": {
+            "estimator": "td",
+            "grad_steps": 100_000,
+            "n_steps": 1,
+            "encoder": "impala",
+            "q": True,
+        },
         "train": {
             "encoder": "impala",
             "grad_steps": 1_000_000,

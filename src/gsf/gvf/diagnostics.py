@@ -1,7 +1,8 @@
 """What can be known of labels before any agent is trained (the paper's second open question).
 
-Three numbers: does a label say more than the time left in the episode, is it the same for another
-seed, and can it be told from the image on levels never seen. `gsf fit` and `gsf label` report
+Four numbers: do a network's values follow the logged future, does a label say more than the time
+left in the episode, is it the same for another seed, and can it be told from the image on levels
+never seen. `gsf fit` and `gsf label` report
 them; `gsf fit --compare` ranks cumulants by them.
 """
 
@@ -45,6 +46,8 @@ class Diagnosis:
     """Share of equal labels between two seeds."""
     kappa: float | None = None
     """Cohen's kappa of the same: 0 by chance, 1 if equal."""
+    follows: float | None = None
+    """Of a network's values: `level_correlation` with the logged future."""
 
     @property
     def skill(self) -> float | None:
@@ -74,9 +77,11 @@ def diagnose(
     n_bins: int,
     rng: np.random.Generator,
     second: Array | None = None,
+    logged: Array | None = None,
     device: str = "cpu",
 ) -> Diagnosis:
-    """values [n] or [n,d] of the given rows; `second`: the same from another seed."""
+    """values [n] or [n,d] of the given rows; `second`: the same from another seed; `logged`: the
+    same from the logged future, NaN where it is not known."""
     level = dataset.level[rows]
     label = quantile_labels(values, level, n_bins).reshape(len(rows), -1)
     correlations = time_left_correlation(label, dataset.rows_left[rows])
@@ -95,7 +100,21 @@ def diagnose(
         chance=chance,
         agreement=agreement,
         kappa=kappa,
+        follows=None if logged is None else level_correlation(values, logged, level),
     )
+
+
+def level_correlation(a: Array, b: Array, level: Array) -> float | None:
+    """Spearman within each level and component where b varies, a constant a counting as 0: the
+    median; None if b varies nowhere.  a, b [n] or [n,d], b NaN where it is not known."""
+    a, b = a.reshape(len(level), -1), b.reshape(len(level), -1)
+    found = []
+    for one in np.unique(level):
+        for x, y in zip(a[level == one].T, b[level == one].T, strict=True):
+            known = ~np.isnan(x) & ~np.isnan(y)
+            if known.any() and np.ptp(y[known]) > 0:
+                found.append(np.nan_to_num(spearman(x[known], y[known])))
+    return float(np.median(found)) if found else None
 
 
 def spearman(a: Array, b: Array) -> float:
@@ -169,6 +188,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         "cumulant": "cumulant",
         "n_labels": "labels",
         "ignored": "ignored",
+        "follows": "follows mc",
         "time_left": "time left",
         "kappa": "stability",
         "accuracy": "accuracy",

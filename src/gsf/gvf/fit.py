@@ -31,7 +31,15 @@ from gsf.nets import encoders
 from gsf.nets.runtime import pick_device
 
 Array = npt.NDArray[Any]
-TD_ONLY = ("grad_steps", "batch", "lr", "target_rate", "encoder", "q")  # options that mc ignores
+TD_ONLY = (
+    "grad_steps",
+    "batch",
+    "n_steps",
+    "lr",
+    "target_rate",
+    "encoder",
+    "q",
+)  # options that mc ignores
 
 
 def fit(config: FitConfig) -> Path:
@@ -78,8 +86,13 @@ def fit(config: FitConfig) -> Path:
         facts: dict[str, Any] = {"files": files}
         if config.diagnose:
             rng = np.random.default_rng(config.seed)
-            diagnosis = diagnose(dataset, rows, values, config.n_bins, rng, device=config.device)
-            facts["diagnosis"] = diagnosis.to_json()
+            logged = None
+            if config.estimator == "td":
+                future = along_trajectories(dataset, found, c, rows, config)
+                logged = cumulants.ranked(future, rank, dataset.action)
+            facts["diagnosis"] = diagnose(
+                dataset, rows, values, config.n_bins, rng, logged=logged, device=config.device
+            ).to_json()
         identity.write(
             out,
             digest(json.dumps(files)),
@@ -160,6 +173,9 @@ def logged_slot(value: Array, action: Array) -> Array:
     return chosen
 
 
+WEAK = 0.1  # rank correlation with the logged future: below it, labels are mostly noise
+
+
 def _print_fit(out: Path) -> None:
     manifest = read_manifest(out, "gvf")
     unknown = f", {manifest['unknown']:.1%} unknown" if manifest["unknown"] else ""
@@ -168,3 +184,11 @@ def _print_fit(out: Path) -> None:
         print(table([{"cumulant": manifest["cumulant"], **manifest["diagnosis"]}]))
         if manifest["seeded"]:
             print("stability: --compare fits two seeds; or fit another one and label --against it")
+        follows = manifest["diagnosis"].get("follows")
+        if follows is not None and follows < WEAK:
+            console.print(
+                f"warning: in {out} the network's values hardly follow the logged future of "
+                f"{manifest['cumulant']} (rank correlation {follows:.2f} in the median level): "
+                "labels made of them are mostly noise. Try more --grad-steps or --n-steps, another "
+                "--lr, or --estimator mc."
+            )

@@ -49,6 +49,8 @@ class FitConfig(Options):
     """td: gradient steps (paper: 100,000)."""
     batch: BatchSize = 256
     """td: transitions per step."""
+    n_steps: Annotated[int, between(1, 1000)] = 20  # Deviation: the paper has 1
+    """td: logged steps that a target adds up before the network's own value of what follows."""
     lr: StepSize = 3e-4
     """td: Adam's learning rate."""
     target_rate: Rate = 0.005
@@ -67,7 +69,8 @@ class FitConfig(Options):
     device: Incidental[Literal["auto", "cpu", "cuda"]] = "auto"
     """Where networks run; auto: a GPU if there is one."""
     diagnose: Incidental[bool] = True
-    """Report correlation with the time left and predictability on held-out levels."""
+    """Report correlation with the logged future (td) and with the time left, and predictability on
+    held-out levels."""
     compare: Incidental[bool] = False
     """Instead: rank --cumulants by what their labels are worth, before any agent is trained."""
     cumulants: Incidental[tuple[str, ...]] = ()

@@ -1,12 +1,14 @@
 """LearnGVF by temporal differences, all levels at once (paper: Algorithm 1 and appendix).
 
 Own encoder f', layers 256-256, and one linear chunk per level, of which only the sample's own is
-computed. PopArt keeps every level's and component's targets at the same scale. With `q` a chunk
+computed. A target adds up `n_steps` logged cumulants, then the target network's value of what
+follows. PopArt keeps every level's and component's targets at the same scale. With `q` a chunk
 holds one GVF per action (SARSA), else one. Used by the stage `gsf fit` (fit.py).
 """
 
 import contextlib
 import copy
+import dataclasses
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +27,7 @@ from gsf.core.sealed import fitting, load_checkpoint, save_checkpoint
 from gsf.data.dataset import Batch, Dataset
 from gsf.equations import (
     ema,
+    gvf_sum,
     gvf_target,
     popart_denormalise,
     popart_mean_std,
@@ -159,7 +162,7 @@ class TDLearner:
         slot: Tensor,
         next_slot: Tensor,
         *,
-        gamma: float,
+        gamma: float | Tensor,
         rate: float,
     ) -> dict[str, float]:
         level = batch.level
@@ -255,6 +258,41 @@ def usable_rows(dataset: Dataset, q: bool) -> Array:
     return np.flatnonzero(usable | np.asarray(dataset.terminated))
 
 
+class Ahead:
+    """What a row's target adds up: its next `n` logged steps, or fewer to an end or a cut."""
+
+    def __init__(self, dataset: Dataset, cumulants: Array, n: int, q: bool) -> None:
+        self._dataset, self._cumulants, self._n = dataset, cumulants, n
+        self.following = next_rows(dataset)
+        self.rows = usable_rows(dataset, q)
+        if not len(self.rows):
+            raise UserError(f"{dataset.path} has no transition with a next observation or an end.")
+        at_end = np.append(self.following[self.rows[:-1]] != self.rows[1:], True)
+        ends = np.flatnonzero(at_end)
+        self._last = np.zeros(len(dataset), np.int64)  # with a target, in the same episode
+        self._last[self.rows] = np.repeat(self.rows[ends], np.diff(ends, prepend=-1))
+
+    def batch(self, rows: Array, gamma: float) -> tuple[Batch, Tensor, Tensor, Array]:
+        """The rows' batch, whose next observation is the one after the last step added up; the
+        sum [n,d]; the discount of what follows [n,1]; and the rows of the last steps."""
+        last = np.minimum(rows + self._n - 1, self._last[rows])
+        step = rows[:, None] + np.arange(self._n)
+        taken = step <= last[:, None]
+        total = gvf_sum(self._cumulants[np.where(taken, step, rows[:, None])], taken, gamma)
+        batch = self._dataset.gather(rows)
+        if self._n > 1:
+            then = self._dataset.gather(last)
+            batch = dataclasses.replace(
+                batch,
+                next_obs=then.next_obs,
+                has_next=then.has_next,
+                terminated=then.terminated,
+                truncated=then.truncated,
+            )
+        discount = torch.as_tensor(gamma ** (last - rows + 1.0))[:, None]
+        return batch, torch.as_tensor(total), discount, last
+
+
 def learn(dataset: Dataset, cumulants: Array, config: "FitConfig", out: Path) -> TDLearner:
     """Trains for `config.grad_steps`, from the checkpoint in `out` if there is one."""
     q = config.q and cumulants.shape[1] == 1
@@ -275,22 +313,22 @@ def learn(dataset: Dataset, cumulants: Array, config: "FitConfig", out: Path) ->
         with fitting(out / "checkpoint.pt"):
             learner.load(state)
         step = state["step"]
-    usable, following = usable_rows(dataset, q), next_rows(dataset)  # -1: no next action is needed
+    ahead = Ahead(dataset, cumulants, config.n_steps, q)
     slot_of = dataset.action.astype(np.int64) if q else np.zeros(len(dataset), np.int64)
-    if not len(usable):
-        raise UserError(f"{dataset.path} has no transition with a next observation or an end.")
     with (
         stoppable() as stop,
         contextlib.closing(Metrics(out, step)) as metrics,
         progress(f"fit {config.cumulant}", config.grad_steps) as advance,
     ):
         for now in range(step + 1, config.grad_steps + 1):
-            rows = usable[learner.rng.integers(len(usable), size=config.batch)]
-            columns = cumulants[rows], slot_of[rows], slot_of[following[rows]]
+            rows = ahead.rows[learner.rng.integers(len(ahead.rows), size=config.batch)]
+            batch, total, discount, final = ahead.batch(rows, config.gamma)
+            slots = slot_of[rows], slot_of[ahead.following[final]]  # -1: no next action is needed
             info = learner.update(
-                dataset.gather(rows).to(config.device),
-                *(torch.as_tensor(x, device=config.device) for x in columns),
-                gamma=config.gamma,
+                batch.to(config.device),
+                total.to(config.device),
+                *(torch.as_tensor(x, device=config.device) for x in slots),
+                gamma=discount.to(config.device),
                 rate=config.target_rate,
             )
             if not np.isfinite(info["gvf/loss"]):
