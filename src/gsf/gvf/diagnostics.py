@@ -6,7 +6,9 @@ never seen. `gsf fit` and `gsf label` report
 them; `gsf fit --compare` ranks cumulants by them.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from gsf.nets.random_features import random_features
 
 Array = npt.NDArray[Any]
 PROBE_ROWS = 20_000
+WEAK = 0.1  # rank correlation with the logged future, below which it is hardly followed
 PROBE_SEED = 1_000_003  # its features are not those of the `successor` cumulant
 
 
@@ -115,6 +118,18 @@ def level_correlation(a: Array, b: Array, level: Array) -> float | None:
             if known.any() and np.ptp(y[known]) > 0:
                 found.append(np.nan_to_num(spearman(x[known], y[known])))
     return float(np.median(found)) if found else None
+
+
+def weakness(fit: Path, manifest: Mapping[str, Any]) -> str | None:
+    """What is to be said of a fit whose values are hardly those of the log, if it is one."""
+    follows = manifest.get("diagnosis", {}).get("follows")
+    if follows is None or follows >= WEAK:
+        return None
+    return (
+        f"{fit}: the network's values hardly follow the logged future of {manifest['cumulant']} "
+        f"(rank correlation {follows:.2f} in the median level), so labels made of them are mostly "
+        "noise. Try more --grad-steps or --n-steps, another --lr, or --estimator mc."
+    )
 
 
 def spearman(a: Array, b: Array) -> float:

@@ -23,7 +23,7 @@ from gsf.core.stage import Identity, read_manifest
 from gsf.data.dataset import Dataset
 from gsf.gvf import cumulants, td
 from gsf.gvf.cumulants import Cumulant
-from gsf.gvf.diagnostics import diagnose, table
+from gsf.gvf.diagnostics import diagnose, table, weakness
 from gsf.gvf.levels import check_known_levels, check_levels
 from gsf.gvf.monte_carlo import monte_carlo
 from gsf.gvf.options import FitConfig as FitConfig
@@ -173,9 +173,6 @@ def logged_slot(value: Array, action: Array) -> Array:
     return chosen
 
 
-WEAK = 0.1  # rank correlation with the logged future: below it, labels are mostly noise
-
-
 def _print_fit(out: Path) -> None:
     manifest = read_manifest(out, "gvf")
     unknown = f", {manifest['unknown']:.1%} unknown" if manifest["unknown"] else ""
@@ -184,11 +181,5 @@ def _print_fit(out: Path) -> None:
         print(table([{"cumulant": manifest["cumulant"], **manifest["diagnosis"]}]))
         if manifest["seeded"]:
             print("stability: --compare fits two seeds; or fit another one and label --against it")
-        follows = manifest["diagnosis"].get("follows")
-        if follows is not None and follows < WEAK:
-            console.print(
-                f"warning: in {out} the network's values hardly follow the logged future of "
-                f"{manifest['cumulant']} (rank correlation {follows:.2f} in the median level): "
-                "labels made of them are mostly noise. Try more --grad-steps or --n-steps, another "
-                "--lr, or --estimator mc."
-            )
+    if said := weakness(out, manifest):
+        console.print(f"[yellow]{said}[/]", soft_wrap=True, highlight=False)

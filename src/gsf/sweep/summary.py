@@ -12,6 +12,7 @@ from gsf.core.results import Results, Stage
 from gsf.core.stage import METRICS
 from gsf.evaluation.held_out_rows import ANY, QUANTITIES, overall, read_held_out
 from gsf.evaluation.players import can_play
+from gsf.gvf.diagnostics import weakness
 from gsf.reporting import stats
 from gsf.reporting.gather import gather
 from gsf.reporting.scores import scores
@@ -40,6 +41,9 @@ def print_summary(out: Path) -> None:
     unplayed = [run for run in Results([out]).of("run") if _is_unplayed(run)]
     if unplayed:
         _print_training(unplayed)
+    for fit in Results([out]).of("gvf"):
+        if said := weakness(fit.path, fit.manifest):
+            console.print(f"[yellow]{said}[/]", soft_wrap=True, highlight=False)
     for problem in problems:
         if not any(problem.startswith(f"{run.path} has not been evaluated") for run in unplayed):
             console.print(f"[yellow]{problem}[/]", soft_wrap=True, highlight=False)
