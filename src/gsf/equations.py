@@ -156,7 +156,8 @@ def gvf_return(cumulants: Array, gamma: float, ended: Array = None) -> Array:
 def gvf_sum(cumulants: Array, taken: Array, gamma: float) -> Array:
     """sum_k gamma^k c_{t+k} over the steps that are taken.  [n, k, ...], [n, k] -> [n, ...]."""
     cumulants = _real(cumulants)
-    weight = (gamma ** torch.arange(taken.shape[1], dtype=torch.float64) * taken).to(cumulants)
+    k = torch.arange(taken.shape[1], dtype=torch.float64, device=taken.device)
+    weight = (gamma**k * taken).to(cumulants)
     return (weight.reshape(*taken.shape, *[1] * (cumulants.ndim - 2)) * cumulants).sum(1)
 
 

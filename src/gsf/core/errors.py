@@ -18,7 +18,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]}? " if close else ""
 
 
-def is_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Python's own error, torch's on a GPU, or its RuntimeError on a CPU; without loading torch."""
     torchs = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and torchs)

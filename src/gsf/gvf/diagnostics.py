@@ -2,8 +2,8 @@
 
 Four numbers: do a network's values follow the logged future, does a label say more than the time
 left in the episode, is it the same for another seed, and can it be told from the image on levels
-never seen. `gsf fit` and `gsf label` report
-them; `gsf fit --compare` ranks cumulants by them.
+never seen. `gsf fit` and `gsf label` report them; `gsf fit --compare` ranks cumulants by the last
+three.
 """
 
 from collections.abc import Mapping

@@ -31,15 +31,8 @@ from gsf.nets import encoders
 from gsf.nets.runtime import pick_device
 
 Array = npt.NDArray[Any]
-TD_ONLY = (
-    "grad_steps",
-    "batch",
-    "n_steps",
-    "lr",
-    "target_rate",
-    "encoder",
-    "q",
-)  # options that mc ignores
+# Options that mc ignores.
+TD_ONLY = ("grad_steps", "batch", "n_steps", "lr", "target_rate", "encoder", "q")
 
 
 def fit(config: FitConfig) -> Path:

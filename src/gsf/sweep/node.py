@@ -118,9 +118,7 @@ def _guarded(act: Callable[[], str | None]) -> Outcome:
         return Outcome(str(error))
     except (OSError, KeyboardInterrupt) as error:  # a full disk, a machine taken away
         return Outcome(f"{type(error).__name__}: {error}", own=False)
-    except SystemExit as error:  # of a user's own code
-        return Outcome(f"{type(error).__name__}: {error}")
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a user's own code may call exit
         console.print_exception()
         return Outcome(f"{type(error).__name__}: {error}", own=not is_out_of_memory(error))
 

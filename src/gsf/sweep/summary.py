@@ -37,11 +37,12 @@ def print_summary(out: Path) -> None:
             for cells in _summary_cells(rows, mode, list(splits)):
                 table.add_row(*cells)
             Console().print(table)
-    _print_held_out(Results([out]))
-    unplayed = [run for run in Results([out]).of("run") if _is_unplayed(run)]
+    found = Results([out])
+    _print_held_out(found)
+    unplayed = [run for run in found.of("run") if _is_unplayed(run)]
     if unplayed:
         _print_training(unplayed)
-    for fit in Results([out]).of("gvf"):
+    for fit in found.of("gvf"):
         if said := weakness(fit.path, fit.manifest):
             console.print(f"[yellow]{said}[/]", soft_wrap=True, highlight=False)
     for problem in problems:
