@@ -24,36 +24,10 @@ from gsf.learn.learner import AgentConfig, Learner
 from gsf.learn.train import TrainConfig, train
 from gsf.reporting.report import ReportConfig, report
 from gsf.sweep.run import RunConfig, run
+from own_code import LOSS
 from recordings import record
 
 BASELINES = ["curl", "ctrl", "deepmdp", "vpn", "cssc", "pse"]
-
-NEW_LOSS = '''
-"""Pulls z towards 0: no use, but all that a loss has to have."""
-
-from dataclasses import dataclass
-
-import torch
-
-from gsf.learn.losses import AuxiliaryLoss
-
-
-class Shrink(AuxiliaryLoss):
-    name = "shrink"
-
-    @dataclass(frozen=True)
-    class Config:
-        power: float = 2.0
-        """Of |z|."""
-
-    def __init__(self, config, spec):
-        super().__init__(config, spec)
-        self.config, self.scale = config, torch.nn.Parameter(torch.ones(()))
-
-    def forward(self, context):
-        loss = (self.scale * context.z).abs().pow(self.config.power).mean()
-        return loss, {}
-'''
 
 # What pytest loads before it collects the suite, in a process of its own.
 PLUGIN = "import gsf.learn.losses; gsf.learn.losses.__path__.append({folder!r})"
@@ -98,9 +72,9 @@ def test_released_setting(method: str) -> None:
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Files of a user's own, in the working directory."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "my-loss.py").write_text(NEW_LOSS.replace('"shrink"', '"tiny"'))
+    (tmp_path / "my-loss.py").write_text(LOSS.replace('"pull"', '"tiny"'))
     (tmp_path / "labelled.py").write_text(
-        NEW_LOSS.replace('"shrink"', '"mine"; needs = frozenset({"labels"})')
+        LOSS.replace('"pull"', '"mine"; needs = frozenset({"labels"})')
     )
     (tmp_path / "my_base.py").write_text(
         "from gsf.learn.bases.bc import BC\n\n\nclass Mine(BC):\n    name = 'imitate'\n"
@@ -119,13 +93,13 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("curl", "curl", "cql", "curl", None),
         ("gsf-reward", "gsf-reward", "cql", "gsf", "reward"),
         ("gsf-mine.py:danger", "gsf-danger", "cql", "gsf", "mine.py:danger"),
-        ("my-loss.py:Shrink", "tiny", "cql", "my-loss.py:Shrink", None),
-        ("labelled.py:Shrink-action", "mine-action", "cql", "labelled.py:Shrink", "action"),
+        ("my-loss.py:Pull", "tiny", "cql", "my-loss.py:Pull", None),
+        ("labelled.py:Pull-action", "mine-action", "cql", "labelled.py:Pull", "action"),
         (
-            "./labelled.py:Shrink-mine.py:danger",
+            "./labelled.py:Pull-mine.py:danger",
             "mine-danger",
             "cql",
-            "./labelled.py:Shrink",
+            "./labelled.py:Pull",
             "mine.py:danger",
         ),
         ("my_base.py:Mine", "imitate", "my_base.py:Mine", None, None),
@@ -165,7 +139,7 @@ def test_a_wrong_name_gets_one_sentence(own: Path, spec: str, sentence: str) -> 
 
 def test_two_methods_of_one_name_are_refused(own: Path) -> None:
     (own / "other.py").write_text((own / "my-loss.py").read_text())
-    specs = ["my-loss.py:Shrink", "other.py:Shrink"]
+    specs = ["my-loss.py:Pull", "other.py:Pull"]
     with pytest.raises(UserError, match="are both called tiny; rename one"):
         methods.find_all(specs)
     assert [method.name for method in methods.find_all(["bc", *specs[:1], "bc"], "bc")] == [
@@ -176,7 +150,7 @@ def test_two_methods_of_one_name_are_refused(own: Path) -> None:
         methods.find_all(["bc", "gsf-rewrd"])
     (own / "taken.py").write_text((own / "my-loss.py").read_text().replace('"tiny"', '"curl"'))
     with pytest.raises(UserError, match="'curl' is an auxiliary loss of gsf"):
-        methods.find("taken.py:Shrink")
+        methods.find("taken.py:Pull")
 
 
 def test_bases_and_losses_share_no_name() -> None:
@@ -187,7 +161,7 @@ def test_an_agent_with_code_of_a_file_acts_only_where_the_file_was_named(
     own: Path, dataset: Dataset
 ) -> None:
     out = own / "run"
-    argv = [str(dataset.path), "--out", str(out), "--method", "my-loss.py:Shrink"]
+    argv = [str(dataset.path), "--out", str(out), "--method", "my-loss.py:Pull"]
     argv += ["--on", "my_base.py:Mine", "--loss.power", "3", "--grad-steps", "2", "--batch", "8"]
     assert cli.main(["train", *argv, "--encoder", "impala_small"]) == 0
     manifest = json.loads((out / "manifest.json").read_text())
@@ -240,44 +214,44 @@ def test_acting_needs_neither_gvfs_nor_suites() -> None:
 def new_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "losses"
     folder.mkdir()
-    (folder / "shrink.py").write_text(NEW_LOSS)
+    (folder / "pull.py").write_text(LOSS)
     monkeypatch.setattr(losses, "__path__", [*losses.__path__, str(folder)])
     yield folder
-    sys.modules.pop("gsf.learn.losses.shrink", None)
+    sys.modules.pop("gsf.learn.losses.pull", None)
 
 
 def test_one_new_file_is_a_new_method(new_loss: Path, dataset: Dataset, tmp_path: Path) -> None:
-    assert losses.names() == sorted([*BASELINES, "gsf", "shrink"])
-    assert losses.find("shrink").value.name == "shrink"
-    assert "shrink" in methods.method_names()
-    assert in_order(["gsf-reward", "shrink", "cql"]) == ["cql", "shrink", "gsf-reward"]
+    assert losses.names() == sorted([*BASELINES, "gsf", "pull"])
+    assert losses.find("pull").value.name == "pull"
+    assert "pull" in methods.method_names()
+    assert in_order(["gsf-reward", "pull", "cql"]) == ["cql", "pull", "gsf-reward"]
 
     out = tmp_path / "run"
-    argv = [str(dataset.path), "--out", str(out), "--method", "shrink", "--loss.power", "3"]
+    argv = [str(dataset.path), "--out", str(out), "--method", "pull", "--loss.power", "3"]
     argv += ["--grad-steps", "2", "--batch", "8", "--encoder", "impala_small", "--log-every", "1"]
     assert cli.main(["train", *argv]) == 0
     assert json.loads((out / "manifest.json").read_text())["config"]["loss"] == {"power": 3.0}
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    assert "shrink/loss" in rows[-1]
+    assert "pull/loss" in rows[-1]
 
 
 def test_the_sweep_and_the_report_find_it(new_loss: Path, tmp_path: Path) -> None:
-    assert "shrink" in methods.all_methods()
+    assert "pull" in methods.all_methods()
     record("starpilot", n_steps=200, n_envs=4, levels=range(3)).save(tmp_path / "play.gsfrec")
     small = ("train.grad_steps=2", "train.batch=8", "materialise.transitions=800")
-    few = ("evaluate.n_seen=2", "evaluate.n_validation=0", "evaluate.n_unseen=2", "shrink.power=3")
+    few = ("evaluate.n_seen=2", "evaluate.n_validation=0", "evaluate.n_unseen=2", "pull.power=3")
     out = run(
         RunConfig(
             out=tmp_path / "out",
             preset="smoke",
-            methods=("cql", "shrink"),
+            methods=("cql", "pull"),
             recordings=(str(tmp_path / "play.gsfrec"),),
             set=(*small, *few),
             report=False,
         )
     )
     config = ReportConfig((out,), out / "report", replicates=50, videos=False, explorer=False)
-    assert "shrink" in report(config).read_text()
+    assert "pull" in report(config).read_text()
 
 
 def test_the_conformance_suite_finds_it(new_loss: Path, tmp_path: Path) -> None:
@@ -285,7 +259,7 @@ def test_the_conformance_suite_finds_it(new_loss: Path, tmp_path: Path) -> None:
     suite = Path(__file__).parent / "losses" / "test_losses.py"
     command = [sys.executable, "-m", "pytest", "-p", "with_new_loss", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [*command, str(suite), "-k", "shrink and not documented", "-rA"],
+        [*command, str(suite), "-k", "pull and not documented", "-rA"],
         env=os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
         capture_output=True,
         text=True,
@@ -293,4 +267,4 @@ def test_the_conformance_suite_finds_it(new_loss: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     for test in ("is_a_finite_scalar", "same_seed_same_value", "falls_as_it_is_learnt"):
-        assert f"[{test}-shrink]" in done.stdout or f"[shrink-{test}]" in done.stdout
+        assert f"[{test}-pull]" in done.stdout or f"[pull-{test}]" in done.stdout

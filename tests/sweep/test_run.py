@@ -9,6 +9,7 @@ from gsf.core.errors import UserError
 from gsf.learn.methods import all_methods
 from gsf.nets.acting import TEMPERATURES, mode_at
 from gsf.sweep.run import RunConfig, run
+from own_code import BASE, CUMULANT, ENCODER, LOSS
 from recordings import save_short_episodes
 
 SMALL = (
@@ -19,63 +20,6 @@ SMALL = (
     "evaluate.n_unseen=2",
     "gsf.tau=0.25",
 )
-
-
-OWN = """
-from dataclasses import dataclass
-
-from gsf.equations import bc_loss
-from gsf.gvf.cumulants import cumulant
-from gsf.learn.bases import Base
-from gsf.learn.losses import AuxiliaryLoss
-from gsf.nets.encoders import encoder
-from gsf.nets.heads import head
-from torch import nn
-
-
-class Imitate(Base):
-    name = "imitate"
-
-    @dataclass(frozen=True)
-    class Config:
-        weight: float = 1.0
-
-    def __init__(self, config, spec):
-        super().__init__(config, spec)
-        self.config, self.pi = config, head(spec.z_dim, spec.n_actions, spec.head)
-
-    def forward(self, z, context):
-        loss, info = bc_loss(self.pi(z), context.batch.action)
-        return self.config.weight * loss, info
-
-    def scores(self, z):
-        return self.pi(z)
-
-
-class Pull(AuxiliaryLoss):
-    name = "pull"
-
-    @dataclass(frozen=True)
-    class Config:
-        power: float = 2.0
-
-    def __init__(self, config, spec):
-        super().__init__(config, spec)
-        self.config = config
-
-    def forward(self, context):
-        return context.z.abs().pow(self.config.power).mean(), {}
-
-
-@cumulant()
-def danger(chunk):
-    return chunk.terminated + 0.01 * (chunk.t % 7)
-
-
-@encoder(min_size=8)
-def shallow(shape):
-    return nn.Conv2d(shape[2], 8, 8, stride=8)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +71,7 @@ def test_the_same_command_again_does_nothing_and_says_the_same(swept, capsys):
 def test_code_of_ones_own_is_swept_like_any_other(swept, tmp_path, monkeypatch, capsys):
     config, _ = swept
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(OWN)
+    (tmp_path / "mine.py").write_text(BASE + LOSS + ENCODER + CUMULANT)
     own = RunConfig(
         out=tmp_path / "out",
         preset="smoke",
