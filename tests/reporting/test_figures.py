@@ -17,10 +17,8 @@ NAMES = ["random", "behaviour", "cql", "gsf-reward", "my-loss"]
 def frames(n_seeds: int, methods: list[str] = NAMES) -> dict[str, tuple]:
     rows = evaluation_rows(**SMALL, methods=methods, n_seeds=n_seeds, steps=[10, 20])
     seen, test = (stats.bootstrap(scores(rows, s), n=50) for s in ("seen", "unseen"))
-    validation = evaluation_rows(
-        **SMALL, methods=["gsf-reward"], splits=["validation"], n_seeds=n_seeds
-    )
-    sizes = stats.ablation({"3": validation, "7": validation}, n=50)
+    variants = ["gsf-reward", "gsf-reward+label.n_bins=3", "gsf-reward+train.update=alternating"]
+    varied = evaluation_rows(**SMALL, methods=variants, n_seeds=n_seeds)
     return {
         "first": (stats.per_game(test, raw=True),),
         "intervals": (stats.aggregates(test),),
@@ -29,7 +27,7 @@ def frames(n_seeds: int, methods: list[str] = NAMES) -> dict[str, tuple]:
         "profiles": (stats.profiles(test),),
         "per_game": (stats.per_game(seen, raw=True), stats.per_game(test, raw=True)),
         "improvement": (stats.improvement(test),),
-        "ablation": ({"K": sizes, "tau": sizes}, {"K": "7"}),
+        "ablations": (stats.ablations(stats.bootstrap(scores(varied), n=50)),),
     }
 
 
@@ -47,14 +45,22 @@ def one():
     return frames(1)
 
 
-RETURNS = ["first", "intervals", "box", "curves", "profiles", "per_game", "improvement", "ablation"]
+RETURNS = [
+    "first",
+    "intervals",
+    "box",
+    "curves",
+    "profiles",
+    "per_game",
+    "improvement",
+    "ablations",
+]
 
 
 @pytest.mark.parametrize("name", RETURNS)
 def test_figures_of_returns_say_where_they_are_from(five, one, name, tmp_path: Path):
     figure = getattr(figures, name)(*five[name])
-    split = "validation levels" if name == "ablation" else "unseen levels"
-    assert f"{split}, greedy actions, 5 seeds, 2 games" in words(figure)
+    assert "unseen levels, greedy actions, 5 seeds, 2 games" in words(figure)
     assert "Only" not in words(figure)
     few = getattr(figures, name)(*one[name])
     assert "Only 1 seed" in words(few)

@@ -271,25 +271,21 @@ def test_curves_end_at_the_headline(rows):
     assert frame[frame["method"] == "random"]["value"].nunique() == 1
 
 
-def test_ablation_reads_validation_levels_of_one_method():
-    options = {**SMALL, "splits": ["validation", "unseen"], "methods": ["gsf-reward"]}
-    variants = {"7": evaluation_rows(**options), "9": evaluation_rows(**options, seed=1)}
-    frame = stats.ablation(variants, n=50)
-    assert list(frame["setting"]) == ["7", "9"]
-    assert set(frame["split"]) == {"validation"}
-    expected = matrix(scores(variants["9"], "validation"), "gsf-reward")
-    assert only(frame, setting="9")["value"] == pytest.approx(metrics.aggregate_iqm(expected))
-    other = table_rows({("mine", "bc"): [[1]]}, step=variants["7"]["step"].max())
-    with pytest.raises(UserError, match="share no game"):
-        stats.ablation({"a": variants["7"], "b": other}, "unseen", n=9)
-    longer = evaluation_rows(**{**options, "steps": [1000, 2000]})
-    alone, both = (stats.ablation(v, n=9) for v in ({"a": longer}, {"a": longer, **variants}))
-    assert only(both, setting="a")["value"] < only(alone, setting="a")["value"]  # at step 1000
-    with pytest.raises(UserError, match="never played at the same step"):
-        stats.ablation({"a": longer[longer["step"] == 2000], **variants}, n=9)
-    two = evaluation_rows(**{**options, "methods": ["bc", "cql"]})
-    with pytest.raises(UserError, match="one method"):
-        stats.ablation({"a": two}, n=9)
+def test_ablations_are_the_variants_of_a_method_that_differ_in_one_option():
+    bins = [f"gsf-reward+label.n_bins={k}" for k in (11, 3)]
+    both = "gsf-reward+label.n_bins=3+gsf.tau=0.1"
+    alone = "bc+train.encoder=shallow"  # bc itself was not run
+    rows = evaluation_rows(**SMALL, methods=["cql", "gsf-reward", *bins, both, alone])
+    replicates = stats.bootstrap(scores(rows), n=50)
+    found = stats.ablations(replicates)
+    assert list(found) == ["bc\ntrain.encoder", "gsf-reward\nlabel.n_bins"]
+    frame = found["gsf-reward\nlabel.n_bins"]
+    assert list(frame["setting"]) == ["default", "3", "11"]
+    assert set(frame["method"]) == {"gsf-reward"}
+    expected = metrics.aggregate_iqm(matrix(scores(rows), bins[0]))
+    assert only(frame, setting="11")["value"] == pytest.approx(expected)
+    assert list(found["bc\ntrain.encoder"]["setting"]) == ["shallow"]
+    assert stats.ablations(stats.bootstrap(scores(rows[rows["method"] == "cql"]), n=9)) == {}
 
 
 def test_the_whole_benchmark_takes_seconds():

@@ -92,7 +92,12 @@ def sweep_options(home: Path) -> RunConfig:
     return RunConfig(
         out=home / "alone",
         preset="smoke",
-        methods=("bc", f"{home}/mine.py:Apart", "gsf-reward", f"{home}/mine.py:Broken"),
+        methods=(
+            "bc",
+            f"{home}/mine.py:Apart",
+            "gsf-reward+label.n_bins=3",
+            f"{home}/mine.py:Broken",
+        ),
         recordings=(str(home / "play.gsfrec"),),
         set=(
             "materialise.transitions=3000",
@@ -141,7 +146,7 @@ def test_a_sweep_outlives_its_driver_and_a_node_and_ends_as_on_one_machine(clust
     rows = {x.relative_to(config.out): x.read_bytes() for x in config.out.rglob("returns.csv")}
     assert len(rows) == 4  # random, bc, apart, gsf-reward
     assert {name: (out / name).read_bytes() for name in rows} == rows
-    assert (out / "starpilot/labels-reward-mc/label.npy").is_file()
+    assert (out / "starpilot/labels-reward-mc+label.n_bins=3/label.npy").is_file()
     assert not (out / "starpilot/dataset").exists()  # it never travelled
 
 

@@ -37,7 +37,7 @@ def _decisive(config: AgentConfig, trial: tuple[str, ...]) -> tuple[object, ...]
     run = RunConfig(methods=(config.method,), set=(on, *trial))
     [method] = run.find_methods()
     resolved = run.stage("train", method, dataset=".", out=".").resolved()
-    joint, aux = config.update == "joint", method.loss is not None
+    joint, aux = config.update == "joint", method.method.loss is not None
     return (
         resolved.lr,
         resolved.base,

@@ -53,7 +53,7 @@ GOOD = {
     "train": "{dataset} --out {out} --labels {labels} --method gsf-reward --encoder impala_small "
     "--grad-steps 1 --batch 4",
     "evaluate": "{run} --out {table}",
-    "report": "{runs} --out {out} --ablations {folder}",
+    "report": "{runs} --out {out}",
     "play": "{run} --level 1 --out {film}",
     "probe": "{run} --held-out {dataset} --out {out}",
     "similar": "{recording} --policy {policy} --out {out} --transitions 99 --gvf {gvf}",
@@ -71,7 +71,6 @@ MADE = {
     "labels": "labels",
     "run": "run",
     "runs": "run",
-    "folder": "hollow",
     "episodes": "episodes",
     "policy": "coinrun",  # shipped, as is the recording
     "recording": "coinrun",
@@ -309,8 +308,6 @@ def _wrong_paths(kind: str) -> list[str]:
             *(() if kind == "file" else (f"new{ending}x", "new") if ending else ("text", "pipe")),
         ]
     wrong = [*WORDS, "text", "text/x", "pipe", "/dev/null", "~", "*"]
-    if kind == "folder":  # of anything
-        return wrong
     within = [] if kind in ("runs", "episodes") else ["/", ".."]  # below which some may be found
     return [*wrong, "hollow", "other", *within]
 

@@ -25,7 +25,6 @@ from gsf.core.files import write_atomic
 from gsf.core.presets import preset_values
 from gsf.data.dataset import Dataset
 from gsf.data.materialise import MaterialiseConfig, materialise
-from gsf.learn import methods
 from gsf.learn.learner import AgentConfig
 from gsf.nets.encoders import Encoder
 from gsf.suites import facts_of
@@ -49,9 +48,9 @@ def bench_cost(config: BenchCostConfig) -> dict[str, float]:
 
 def _stages(config: BenchCostConfig, home: Path) -> dict[str, tuple[float, float]]:
     """stage -> (operations, frames of Procgen) of all its runs."""
-    run = RunConfig(preset=config.size)
-    compared = methods.find_all(config.methods)
-    cumulants = {method.cumulant for method in compared if method.cumulant}
+    run = RunConfig(preset=config.size, methods=tuple(config.methods))
+    compared = run.find_methods()
+    cumulants = {x.method.cumulant for x in compared if x.method.cumulant}
     on_gpu = {**PUBLISHED, **preset_values("collect", config.size)}
     collected = CollectConfig(game=GAME, **on_gpu)
     fitted = run.stage("fit", dataset=Path(), out=Path())
@@ -71,10 +70,10 @@ def _stages(config: BenchCostConfig, home: Path) -> dict[str, tuple[float, float
     if fitted.estimator == "td":
         n = config.games * config.seeds * len(cumulants) * fitted.grad_steps * fitted.batch
         stages["fit"] = (n * (gvf["both"] + gvf["forward"]), 0.0)
-    for method in compared:
-        trained = run.stage("train", method, dataset=home / "dataset", out=home)
+    for variant in compared:
+        trained = run.stage("train", variant, dataset=home / "dataset", out=home)
         n = config.games * config.seeds * trained.grad_steps * trained.batch
-        stages[f"train {method.name}"] = (n * _method_flops(trained, home), 0.0)
+        stages[f"train {variant.name}"] = (n * _method_flops(trained, home), 0.0)
     levels = played.n_seen + played.n_validation + played.n_unseen
     episodes = config.games * config.seeds * len(compared) * levels * len(played.modes)
     encoder = pass_flops(Encoder(obs_shape, trained.encoder), obs_shape)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from gsf.core.files import digest, write_atomic
+from gsf.core.variants import split_variant
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,9 +62,14 @@ P = ParamSpec("P")
 
 
 def in_order(methods: Iterable[str]) -> list[str]:
-    """References, baselines in the paper's order, new methods, GSF."""
+    """References, baselines in the paper's order, new methods, GSF; variants behind their own."""
     known = {name: i for i, name in enumerate(_COLOURS)}
-    return sorted(set(methods), key=lambda m: (m.startswith("gsf"), known.get(m, len(known)), m))
+
+    def place(method: str) -> tuple[bool, int, str]:
+        plain, _ = split_variant(method)
+        return plain.startswith("gsf"), known.get(plain, len(known)), method
+
+    return sorted(set(methods), key=place)
 
 
 def colour(method: str) -> str:

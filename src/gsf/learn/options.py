@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +49,8 @@ class AgentConfig(Options):
             "your own as file.py:Name, or gsf-file.py:cumulant."
         ),
     ] = "cql"
+    name: str | None = None
+    """What tables call it, to tell it from others of the method. Default: the method's name."""
     on: str | None = None
     """The base that an auxiliary loss is added to. Default: cql."""
     encoder: str = "impala"
@@ -87,7 +90,14 @@ class AgentConfig(Options):
     def find_method(self) -> "Method":
         from gsf.learn import methods
 
-        return methods.find(self.method, self.on)
+        method = methods.find(self.method, self.on)
+        if self.name in (None, method.name):
+            return method
+        taken = self.name in (*methods.all_methods(), "random", "behaviour")
+        if taken or not re.fullmatch(r"\w[\w.=+-]*", self.name):
+            why = "something else is called so" if taken else "use letters, digits and . _ = + -"
+            raise UserError(f"--name {self.name}: {why}; choose another.")
+        return dataclasses.replace(method, name=self.name)
 
     def resolved(self) -> Self:
         """With every default that depends on another option filled in, and checked."""

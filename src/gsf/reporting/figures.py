@@ -17,7 +17,7 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 from gsf.core.drawing import WIDTH, colour, in_order, marker, new_figure, panels, styled
 from gsf.evaluation.rows import REFERENCES
 from gsf.reporting.scores import Array
-from gsf.reporting.stats import FEW_SEEDS
+from gsf.reporting.stats import DEFAULT, FEW_SEEDS
 
 _HALO = [withStroke(linewidth=2.2, foreground="white")]  # black lines stay visible on dark bars
 _NAMES = {"iqm": "IQM"}
@@ -294,16 +294,15 @@ def improvement(frame: pd.DataFrame) -> Figure:
 
 
 @styled
-def ablation(by_option: Mapping[str, pd.DataFrame], default: Mapping[str, str]) -> Figure:
-    """A panel per option (K, tau, head, loss): `stats.ablation` of each; the default is filled."""
+def ablations(by_option: Mapping[str, pd.DataFrame]) -> Figure:
+    """A panel for each of `stats.ablations`; the method as it is is filled."""
     frames = list(by_option.values())
     figure, axes, left, _ = panels(len(frames), 1.7, **_sources(*frames), sharey=True)
     for ax, (option, frame) in zip(axes, by_option.items(), strict=True):
         for x, row in enumerate(frame.to_dict("records")):
             hue = colour(row["method"])
-            is_default = row["setting"] == default.get(option)
             ax.plot([x, x], [row["low"], row["high"]], color=hue)
-            face = hue if is_default else "white"
+            face = hue if row["setting"] == DEFAULT else "white"
             ax.plot(x, row["value"], marker(row["method"]), color=hue, mfc=face, markersize=6)
         ax.set_title(option)
         ax.set_xlim(-0.6, len(frame) - 0.4)

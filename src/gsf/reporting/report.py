@@ -34,7 +34,6 @@ from gsf.reporting.sections.made import made
 from gsf.reporting.sections.method import method
 from gsf.reporting.sections.results import (
     Returns,
-    ablations,
     all_tables,
     define_scores,
     find_returns,
@@ -71,8 +70,6 @@ class ReportConfig(Options):
     """Neighbours of observations under every method's embedding; needs torch and the dataset."""
     explorer_sample: Annotated[int, between(1, 10**6)] = 2000
     """Observations per game that neighbours are looked for among."""
-    ablations: Path | None = None
-    """Directory of <option>/<setting>/ with runs of one method each (K/3, K/7, tau/0.5, ...)."""
     games: tuple[str, ...] = ()
     """Runs expected, games x methods x seeds: those without results are named. Default: as found"""
     methods: tuple[str, ...] = ()
@@ -85,8 +82,6 @@ class ReportConfig(Options):
         for path in self.runs:
             if not path.exists():
                 raise UserError(f"there is no {path} to report on.")
-        if self.ablations is not None and not self.ablations.is_dir():
-            raise UserError(f"--ablations {self.ablations} is not a directory.")
 
 
 def report(config: ReportConfig) -> Path:
@@ -115,10 +110,7 @@ def _report(config: ReportConfig, found: Results, rows: pd.DataFrame, problems: 
     judged = gather_held_out(found, page)
     page.lead = _lead(returns, judged, config.baseline, page)
     if returns is not None:
-        shown = list(results(returns, config.baseline, page))
-        if config.ablations is not None:
-            shown.append(ablations(config.ablations, returns.main.scores.mode, page))
-        page.add("results", "Results", shown)
+        page.add("results", "Results", results(returns, config.baseline, page))
         page.add("tables", "Tables", all_tables(returns, config.baseline, page))
     page.add("held_out", "Held-out contexts", held_out(judged, page))
     runs = first_runs(found)

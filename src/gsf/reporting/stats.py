@@ -5,6 +5,7 @@ frame: keys, value, low, high (95 % interval), n_seeds, split, mode, unit. Point
 rliable's. Same rows, same `seed`: same bytes.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,12 +18,14 @@ from rliable import metrics  # not rliable.library: it needs arch, which breaks 
 
 from gsf.core.errors import UserError
 from gsf.core.files import digest
+from gsf.core.variants import split_variant
 from gsf.evaluation.intervals import REPLICATES, estimate, redraw
 from gsf.evaluation.rows import REFERENCES
 from gsf.reporting.scores import Array, Scores, scores
 
 Statistic = Literal["iqm", "mean", "median"]
 STATISTICS: tuple[Statistic, ...] = ("iqm", "mean", "median")
+DEFAULT = "default"  # the setting of a method as it is, beside its variants
 FEW_SEEDS = 3  # fewer than this and no interval over seeds means much: figures say so
 
 
@@ -341,42 +344,31 @@ def curves(
     return _frame(records, last).assign(statistic=statistic, n_games=len(last.games))
 
 
-def _last_common_step(variants: Mapping[str, pd.DataFrame], split: str, mode: str) -> int:
-    played = {
-        name: set(rows.loc[(rows["split"] == split) & (rows["mode"] == mode), "step"])
-        for name, rows in variants.items()
-    }
-    common = set.intersection(*played.values())
-    if not common:
-        found = "; ".join(f"{name}: {sorted(steps)}" for name, steps in played.items())
-        raise UserError(f"the settings were never played at the same step ({found}).")
-    return int(max(common))
+def ablations(replicates: Replicates, statistic: Statistic = "iqm") -> dict[str, pd.DataFrame]:
+    """Method and option -> the method as it is and its variants that differ in this option alone.
 
-
-def ablation(
-    variants: Mapping[str, pd.DataFrame],
-    split: str = "validation",
-    mode: str = "greedy",
-    statistic: Statistic = "iqm",
-    seed: int = 0,
-    n: int = REPLICATES,
-) -> pd.DataFrame:
-    """One trained method under several settings, setting -> its rows; validation levels only.
-
-    All at the last step that every setting has been played at.
+    A column `setting` has the option's values.
     """
-    step = _last_common_step(variants, split, mode)
-    arranged = {name: scores(rows, split, mode, step) for name, rows in variants.items()}
-    games = sorted(set.intersection(*(set(source.games) for source in arranged.values())))
-    if not games:
-        raise UserError(f"the settings {', '.join(variants)} share no game; run them on one.")
-    records = []
-    for name, source in arranged.items():
-        methods = [m for m in source.methods if m not in REFERENCES]
-        if len(methods) != 1:
-            raise UserError(f"setting {name!r} needs runs of one method, has {methods}.")
-        found = bootstrap(source, seed, n).estimate(statistic, methods[0], games)
-        n_seeds = source.n_seeds(methods[0], games)
-        records.append({"setting": name, "method": methods[0], **found, "n_seeds": n_seeds})
-    frame = _frame(records, next(iter(arranged.values())))
-    return frame.assign(statistic=statistic, n_games=len(games))
+    found = aggregates(replicates)
+    found = found[found["statistic"] == statistic].set_index("method")
+    variants: dict[tuple[str, str], dict[str, str]] = {}  # setting -> name
+    for name in found.index:
+        method, settings = split_variant(name)
+        if len(settings) == 1:
+            option, _, setting = settings[0].partition("=")
+            plain = {DEFAULT: method} if method in found.index else {}
+            variants.setdefault((method, option), plain)[setting] = name
+    frames = {}
+    for (method, option), by_setting in variants.items():
+        order = sorted(by_setting, key=_in_order)
+        frame = found.loc[[by_setting[setting] for setting in order]]
+        frames[f"{method}\n{option}"] = frame.assign(setting=order, method=method)
+    return frames
+
+
+def _in_order(setting: str) -> tuple[bool, float, str]:
+    """The default, numbers in their order, then names."""
+    try:
+        return setting != DEFAULT, float(setting), setting
+    except ValueError:
+        return setting != DEFAULT, math.inf, setting

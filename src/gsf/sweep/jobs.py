@@ -10,11 +10,11 @@ from gsf.core.files import locked
 from gsf.evaluation.evaluate import evaluate
 from gsf.gvf import cumulants
 from gsf.gvf.fit import FitConfig, fit
-from gsf.gvf.label import label
-from gsf.learn.methods import Method
+from gsf.gvf.label import LabelConfig, label
 from gsf.learn.train import train
 from gsf.sweep.options import RunConfig
 from gsf.sweep.sources import Source
+from gsf.sweep.variants import Variant
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Labelling:
     """A fit and its labels, which all runs of a source that need them share."""
 
     fit: FitConfig
-    config: RunConfig
+    label: LabelConfig
 
     @property
     def out(self) -> Path:
-        return self.fit.out.with_name(self.fit.out.name.replace("gvf-", "labels-", 1))
+        return self.label.out
 
     def __call__(self) -> str | None:
         return _reason(self.make)
@@ -69,8 +69,8 @@ class Labelling:
         with locked(
             self.out.parent, f".{self.out.name}.making.lock", wait=True
         ):  # other runs make them
-            gvf, data = fit(self.fit), self.fit.dataset
-            made: Path = label(self.config.stage("label", gvf=gvf, out=self.out, dataset=data))
+            fit(self.fit)
+            made: Path = label(self.label)
         return made
 
 
@@ -93,7 +93,7 @@ class Job:
         """The dataset to learn from."""
         return self.source.dataset or self.home / "dataset"
 
-    def _find(self) -> Method:
+    def _find(self) -> Variant:
         return next(x for x in self.config.find_methods() if x.spec == self.method)
 
     def __call__(self) -> str | None:
@@ -117,14 +117,19 @@ class Job:
     @property
     def labelling(self) -> Labelling | None:
         """The labels the method needs: one for all seeds, unless chance has a part."""
-        method = self._find()
+        variant = self._find()
+        method = variant.method
         if method.cumulant is None:
             return None
         fitted: FitConfig = self.config.stage("fit", dataset=self.data, out=Path())
         by_chance = fitted.estimator == "td" or cumulants.find(method.cumulant).value.random
         seed, ending = (self.seed, f"-seed{self.seed}") if by_chance else (0, "")
-        out = self.home / f"gvf-{method.labels_of}-{fitted.estimator}{ending}"
-        return Labelling(replace(fitted, cumulant=method.cumulant, seed=seed, out=out), self.config)
+        name = f"{method.labels_of}-{fitted.estimator}{ending}{variant.ending('fit')}"
+        gvf = self.home / f"gvf-{name}"
+        fitted = replace(fitted, cumulant=method.cumulant, seed=seed, out=gvf)
+        out = self.home / f"labels-{name}{variant.ending('label')}"
+        binned = self.config.stage("label", gvf=gvf, out=out, dataset=self.data)
+        return Labelling(fitted, binned)
 
 
 def _reason(work: Callable[[], object]) -> str | None:

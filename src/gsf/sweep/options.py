@@ -3,39 +3,20 @@
 Read without torch, so that help is fast.
 """
 
-import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from gsf.core.errors import UserError, did_you_mean
+from gsf.core.errors import UserError
 from gsf.core.options import Count, Options, Some, above, between, from_json, to_json
 from gsf.core.presets import Preset, preset_values
-from gsf.data.materialise import MaterialiseConfig
-from gsf.evaluation.evaluate import EvaluateConfig
-from gsf.gvf.options import FitConfig, LabelConfig
-from gsf.learn.options import BASES, LOSSES, TrainConfig
+from gsf.learn.options import BASES, LOSSES
+from gsf.sweep.settings import STAGES, check, parse
 
 if TYPE_CHECKING:
-    from gsf.learn.methods import Method
-
-STAGES: dict[str, Any] = {
-    "materialise": MaterialiseConfig,
-    "fit": FitConfig,
-    "label": LabelConfig,
-    "train": TrainConfig,
-    "evaluate": EvaluateConfig,
-}
-# Options of a stage that follow from what is swept.
-GIVEN = {
-    "materialise": ("recording", "out"),
-    "fit": ("dataset", "out", "cumulant", "seed"),
-    "label": ("gvf", "out", "dataset"),
-    "train": ("dataset", "out", "labels", "method", "seed", "base", "loss"),
-    "evaluate": ("agent", "out", "game", "dataset", "env", "held_out"),
-}
+    from gsf.sweep.variants import Variant
 
 
 @dataclass(frozen=True)
@@ -53,7 +34,8 @@ class RunConfig(Options):
         Some(),
         tyro.conf.arg(
             help=f"Among {', '.join([*BASES, *LOSSES])} (`all` for every one); your own as "
-            "file.py:Name, gsf-file.py:cumulant."
+            "file.py:Name, gsf-file.py:cumulant. A variant has settings behind a plus, as in "
+            "gsf-reward+label.n_bins=3, and a row of its own."
         ),
     ] = ("bc", "cql", "gsf-reward")
     seeds: Annotated[int, between(1, 1000)] = 1
@@ -122,26 +104,28 @@ class RunConfig(Options):
             raise UserError("--tune chooses among all trials; tune without --shard.")
         return int(number) - 1, int(total)
 
-    def find_methods(self) -> "list[Method]":
-        from gsf.learn import methods
+    def find_methods(self) -> "list[Variant]":
+        from gsf.sweep import variants
 
         chosen = dict(preset_values("train", self.preset))
-        chosen |= {
-            x: value for owner, x, value in map(_parse_setting, self.set) if owner == "train"
-        }
-        return methods.find_all(self.methods, chosen.get("on"))
+        chosen |= {x.option: x.value for x in map(parse, self.set) if x.owner == "train"}
+        return variants.find_all(self.methods, chosen.get("on"))
 
-    def stage(self, name: str, method: "Method | None" = None, **given: Any) -> Any:
+    def stage(self, name: str, variant: "Variant | None" = None, **given: Any) -> Any:
         """A stage's options: its defaults, the preset's, those given, then --set."""
         chosen = to_json(STAGES[name](**{**preset_values(name, self.preset), **given}))
-        parts = {} if method is None else {x.name: role for role, x in method.parts.items()}
-        for owner, option, value in map(_parse_setting, self.set):
+        parts = {}
+        if variant is not None:
+            method = variant.method
+            parts = {x.name: role for role, x in method.parts.items()}
+            chosen["name"] = variant.name if variant.settings else None
+        for owner, option, value in map(parse, self.set):
             if owner == name:
                 chosen[option] = value
             elif owner in parts:
                 role = parts[owner]
                 chosen[role] = {**(chosen[role] or {}), option: value}
-        if method is not None:
+        if variant is not None:
             chosen |= {"method": method.spec, "on": method.base.spec}
         return from_json(STAGES[name], chosen)
 
@@ -149,32 +133,10 @@ class RunConfig(Options):
         from gsf.learn import bases, losses
 
         known = dict(STAGES)
-        for method in self.find_methods():
-            known |= {part.name: part.value.Config for part in method.parts.values()}
+        for variant in self.find_methods():
+            known |= variant.owners
         for word in self.set:
-            owner, option, _ = _parse_setting(word)
+            owner = parse(word).owner
             if owner not in known and owner in (*bases.names(), *losses.names()):
                 raise UserError(f"--set {word}: none of the methods of this run uses {owner}.")
-            if owner not in known:
-                meant = did_you_mean(owner, known)
-                raise UserError(f"--set {word}: {meant}choose an owner among {', '.join(known)}.")
-            if option in GIVEN.get(owner, ()):
-                raise UserError(f"--set {word}: gsf run itself decides {option}; leave it out.")
-            options = [field.name for field in fields(known[owner])]
-            if option not in options:
-                meant = did_you_mean(option, options)
-                raise UserError(
-                    f"--set {word}: {owner} has no option {option}; {meant}there are "
-                    f"{', '.join(options)}."
-                )
-
-
-def _parse_setting(word: str) -> tuple[str, str, Any]:
-    key, given, text = word.partition("=")
-    owner, _, option = key.partition(".")
-    if not (given and owner and option):
-        raise UserError(f"--set {word} is not owner.option=value.")
-    try:
-        return owner, option, json.loads(text)
-    except ValueError:
-        return owner, option, text
+            check(word, f"--set {word}", known)

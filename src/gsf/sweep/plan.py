@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gsf.core.errors import UserError
-from gsf.learn.methods import Method
 from gsf.nets import encoders
 from gsf.nets.runtime import pick_device
 from gsf.sweep.jobs import Job
 from gsf.sweep.options import RunConfig
 from gsf.sweep.sources import Source, find_sources
+from gsf.sweep.variants import Variant
 
 Chosen = Mapping[tuple[str, str], tuple[str, ...]]  # (source, method) -> --set words
 
@@ -20,7 +20,7 @@ Chosen = Mapping[tuple[str, str], tuple[str, ...]]  # (source, method) -> --set 
 class Plan:
     config: RunConfig
     sources: dict[str, Source]
-    methods: tuple[Method, ...]
+    methods: tuple[Variant, ...]
 
     def home(self, source: Source) -> Path:
         return self.config.out / source.folder
@@ -28,14 +28,14 @@ class Plan:
     def job(
         self,
         source: Source,
-        method: Method,
+        method: Variant,
         seed: int,
         out: Path,
         chosen: Sequence[str] = (),
         fixed: Sequence[str] = (),
     ) -> Job:
-        """--set words in the order in which they overrule each other: chosen, given, fixed."""
-        config = replace(self.config, set=(*chosen, *self.config.set, *fixed))
+        """--set words, each overruled by later ones: chosen, given, the variant's own, fixed."""
+        config = replace(self.config, set=(*chosen, *self.config.set, *method.settings, *fixed))
         return Job(source, method.spec, seed, self.home(source), out, config)
 
     def jobs(self, chosen: Chosen) -> list[Job]:
@@ -57,9 +57,10 @@ def resolve(config: RunConfig) -> Plan:
     """Sources, methods and the options of every stage; one sentence if one is wrong."""
     methods = tuple(config.find_methods())
     for method in methods:
-        config.stage("train", method, dataset=Path(), out=Path()).resolved()
-    encoders.find(config.stage("fit", dataset=Path(), out=Path()).encoder)
-    config.stage("label", gvf=Path(), out=Path())
+        own = replace(config, set=(*config.set, *method.settings))
+        own.stage("train", method, dataset=Path(), out=Path()).resolved()
+        encoders.find(own.stage("fit", dataset=Path(), out=Path()).encoder)
+        own.stage("label", gvf=Path(), out=Path())
     config.stage("materialise", recording="", out=Path())
     played = config.stage("evaluate", agent="")
     if not config.cluster:  # a cluster has other devices than this machine

@@ -33,7 +33,7 @@ def print_summary(out: Path) -> None:
                 title=f"mean return, {mode} actions, 95 % intervals over seeds and levels"
             )
             for heading in ("game", "method", *splits.values(), "seeds"):
-                table.add_column(heading)
+                table.add_column(heading, overflow="fold")  # no name is cut
             for cells in _summary_cells(rows, mode, list(splits)):
                 table.add_row(*cells)
             Console().print(table)

@@ -23,11 +23,11 @@ from gsf.evaluation.evaluate import evaluate
 from gsf.evaluation.held_out_rows import overall
 from gsf.evaluation.rows import MODES, read_table
 from gsf.learn.learner import AgentConfig
-from gsf.learn.methods import Method
 from gsf.sweep.jobs import Job
 from gsf.sweep.options import RunConfig
 from gsf.sweep.plan import Chosen, Plan
 from gsf.sweep.sources import Source
+from gsf.sweep.variants import Variant
 
 SEED = 1_000
 LIKELIHOOD = "log_likelihood"  # of validation data, a column of trials.csv
@@ -93,14 +93,16 @@ def _judged(job: Job) -> pd.DataFrame:
     return nll.assign(mode=LIKELIHOOD, temperature=np.nan, **{"return": -nll["value"]})
 
 
-def _home(out: Path, source: Source, method: Method, number: int) -> Path:
+def _home(out: Path, source: Source, method: Variant, number: int) -> Path:
     return out / source.folder / method.name / f"trial{number}"
 
 
-def _undecided_trials(config: RunConfig, method: Method) -> list[tuple[str, ...]]:
-    """The method's trials, less what --set has decided."""
-    decided = {word.partition("=")[0] for word in config.set}
-    found = trials(config.stage("train", method, dataset=Path(), out=Path()))
+def _undecided_trials(config: RunConfig, method: Variant) -> list[tuple[str, ...]]:
+    """The method's trials, less what --set or its own settings have decided."""
+    given = (*config.set, *method.settings)
+    decided = {word.partition("=")[0] for word in given}
+    own = replace(config, set=given)
+    found = trials(own.stage("train", method, dataset=Path(), out=Path()))
     left = (tuple(w for w in trial if w.partition("=")[0] not in decided) for trial in found)
     return list(dict.fromkeys(left))
 

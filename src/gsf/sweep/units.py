@@ -165,9 +165,7 @@ class Units:
     def _labels(self, source: Source, labelling: Labelling) -> Unit:
         writes = str(labelling.fit.out), str(labelling.out)
         title = (source.name, labelling.out.name, "")
-        return self._unit(
-            writes[1], source, title, writes, labelling, [labelling.config.set, repr(labelling.fit)]
-        )
+        return self._unit(writes[1], source, title, writes, labelling, repr(labelling))
 
     def _unit(
         self,

@@ -4,21 +4,17 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from gsf.core.errors import UserError
 from gsf.evaluation.rows import REFERENCES, SPLITS
 from gsf.reporting import figures, stats, tables
-from gsf.reporting.gather import gather
 from gsf.reporting.page import Page, Part, text
 from gsf.reporting.scores import Scores, scores
 from gsf.reporting.stats import STATISTICS, Replicates
 
-DEFAULT_SETTINGS = {"K": "7", "tau": "0.5", "loss": "cce", "head": "mlp"}
 _OVERALL: Any = {"index": "method", "columns": "statistic"}
 
 
@@ -151,6 +147,14 @@ def results(returns: Returns, baseline: str, page: Page) -> Iterator[Part | None
             f"IQM on {source.split} levels of the checkpoints that were kept.",
             lambda: figures.curves(stats.curves(returns.rows, source.split, source.mode)),
         )
+    if by_option := stats.ablations(main):
+        yield page.figure(
+            "ablations",
+            "One option at a time",
+            f"IQM on {source.split} levels of each method as it is (filled) and of its variants "
+            "that differ in one option.",
+            lambda: figures.ablations(by_option),
+        )
     yield page.figure(
         "profiles",
         "Performance profiles",
@@ -187,38 +191,6 @@ def _gap_aggregates(seen: Replicates, main: Replicates) -> pd.DataFrame:
     if not len(gap):
         raise UserError(f"no run has results on both seen and {main.scores.split} levels.")
     return gap.assign(n_games=len(main.scores.games))
-
-
-def ablations(directory: Path, mode: str, page: Page) -> Part | None:
-    """Options of one method against each other, on validation levels only."""
-
-    def draw() -> Figure:
-        found = {}
-        for option in sorted(x for x in directory.iterdir() if x.is_dir()):
-            variants = {}
-            for setting in sorted((x for x in option.iterdir() if x.is_dir()), key=_setting):
-                rows, problems = gather([setting])
-                page.problems.extend(problems)
-                if "validation" in set(rows["split"]):
-                    variants[setting.name] = rows
-                else:
-                    page.problems.append(f"{setting} has no validation rows: not in the figure.")
-            if variants:
-                found[option.name] = stats.ablation(variants, mode=mode)
-        if not found:
-            raise UserError(f"{directory} has no <option>/<setting>/ with validation rows.")
-        return figures.ablation(found, DEFAULT_SETTINGS)
-
-    caption = "One option changed at a time; the default is filled. Validation levels."
-    return page.figure("ablations", "Ablations", caption, draw)
-
-
-def _setting(path: Path) -> tuple[float, str]:
-    """Numbers in their order, names after them."""
-    try:
-        return float(path.name), path.name
-    except ValueError:
-        return math.inf, path.name
 
 
 def all_tables(returns: Returns, baseline: str, page: Page) -> Iterator[Part | None]:
