@@ -105,6 +105,7 @@ class RunConfig(Options):
         return int(number) - 1, int(total)
 
     def find_methods(self) -> "list[Variant]":
+        """The methods to compare, a variant counting as one."""
         from gsf.sweep import variants
 
         chosen = dict(preset_values("train", self.preset))
@@ -114,11 +115,7 @@ class RunConfig(Options):
     def stage(self, name: str, variant: "Variant | None" = None, **given: Any) -> Any:
         """A stage's options: its defaults, the preset's, those given, then --set."""
         chosen = to_json(STAGES[name](**{**preset_values(name, self.preset), **given}))
-        parts = {}
-        if variant is not None:
-            method = variant.method
-            parts = {x.name: role for role, x in method.parts.items()}
-            chosen["name"] = variant.name if variant.settings else None
+        parts = {} if variant is None else {x.name: k for k, x in variant.method.parts.items()}
         for owner, option, value in map(parse, self.set):
             if owner == name:
                 chosen[option] = value
@@ -126,7 +123,8 @@ class RunConfig(Options):
                 role = parts[owner]
                 chosen[role] = {**(chosen[role] or {}), option: value}
         if variant is not None:
-            chosen |= {"method": method.spec, "on": method.base.spec}
+            chosen |= {"method": variant.method.spec, "on": variant.method.base.spec}
+            chosen |= {"name": variant.name} if variant.settings else {}
         return from_json(STAGES[name], chosen)
 
     def _check_settings(self) -> None:
