@@ -93,9 +93,9 @@ def sweep_options(home: Path) -> RunConfig:
         out=home / "alone",
         preset="smoke",
         methods=(
-            "bc",
+            "gsf-reward",
             f"{home}/mine.py:Apart",
-            "gsf-reward+label.n_bins=3",
+            "gsf-reward+label.n_bins=3",  # on the same fit
             f"{home}/mine.py:Broken",
         ),
         recordings=(str(home / "play.gsfrec"),),
@@ -144,9 +144,10 @@ def test_a_sweep_outlives_its_driver_and_a_node_and_ends_as_on_one_machine(clust
     with pytest.raises(UserError, match="1 of 4 runs failed"):
         run(config)
     rows = {x.relative_to(config.out): x.read_bytes() for x in config.out.rglob("returns.csv")}
-    assert len(rows) == 4  # random, bc, apart, gsf-reward
+    assert len(rows) == 4  # random, apart, gsf-reward, its variant
     assert {name: (out / name).read_bytes() for name in rows} == rows
     assert (out / "starpilot/labels-reward-mc+label.n_bins=3/label.npy").is_file()
+    assert len([name for name in attempts if name.startswith("starpilot/gvf-")]) == 1
     assert not (out / "starpilot/dataset").exists()  # it never travelled
 
 
@@ -210,5 +211,5 @@ def test_a_run_waits_for_its_labels_and_fails_with_them():
     assert [sweep.take().name, sweep.take().name, sweep.take()] == ["labels", "other", None]
     sweep.settle(unit("labels"), Outcome("too few bins."), 0)
     assert sweep.take() is None
-    assert sweep.reasons["run"] == "its labels failed: too few bins."
+    assert sweep.reasons["run"] == "labels failed: too few bins."
     assert not sweep.waiting

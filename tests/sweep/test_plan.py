@@ -30,7 +30,7 @@ def test_jobs_are_games_by_methods_by_seeds(tmp_path):
         tmp_path / "coinrun/bc/seed0",
         tmp_path / "coinrun/gsf-reward/seed0",
     ]
-    assert jobs[1].labelling.fit.out == tmp_path / "coinrun/gvf-reward-mc"
+    assert jobs[1].labelling.fitting.config.out == tmp_path / "coinrun/gvf-reward-mc"
     tuned = jobs[2].config.stage("train", dataset=tmp_path, out=tmp_path)
     assert (tuned.lr, tuned.batch) == (1, 3)  # what the user says overrules what tuning found
     assert jobs[0].config.set == ("train.lr=1",)

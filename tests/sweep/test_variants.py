@@ -1,6 +1,8 @@
 """Variants: a method with settings of its own, from the name to rows and report."""
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +12,12 @@ import pytest
 from gsf import cli
 from gsf.core.errors import UserError
 from gsf.core.variants import split_variant
+from gsf.gvf.options import FitConfig, LabelConfig
+from gsf.sweep import jobs
 from gsf.sweep.options import RunConfig
 from gsf.sweep.plan import resolve
 from gsf.sweep.run import run
+from own_code import LOSS
 from recordings import save_short_episodes
 
 SETTINGS = ("evaluate.n_seen=2", "evaluate.n_validation=0", "evaluate.n_unseen=2")
@@ -60,12 +65,18 @@ def test_every_variant_has_a_name_fit_for_a_directory():
         ("bc+train.seed=3", "gsf run itself decides seed"),
         ("bc+train.name=x", "gsf run itself decides name"),
         ("bc+cql.alpha=3", "choose an owner among train, bc"),
+        ("gsf-reward+label.n-bins=3", "label has no option n-bins; did you mean n_bins"),
+        ("cql+alpha=4", "a setting is .owner.option=value"),
+        ("bc+train.grad_steps=9", "runs are compared at the same step"),
+        ("bc+train.on=cql", "bc is a base itself"),
+        ("curl+train.on=3", "train.on=3 is not the name of a base"),
+        (f"bc+train.encoder={'x' * 150}", "keep it below 150 characters"),
     ],
 )
 def test_settings_of_something_else_are_refused(spec, said):
     with pytest.raises(UserError, match=said) as error:
         RunConfig(methods=(spec,))
-    assert spec in str(error.value)
+    assert spec in str(error.value) or "train.on" in spec
 
 
 @pytest.mark.parametrize(
@@ -76,6 +87,33 @@ def test_values_are_checked_before_anything_is_computed(tmp_path, spec):
     with pytest.raises(UserError):
         resolve(config)
     assert not (tmp_path / "out").exists()
+
+
+def test_two_things_of_one_name_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.py").write_text(LOSS)
+    with pytest.raises(UserError, match=r"a.py:Pull and b.py:Pull are both called pull"):
+        found("a.py:Pull", "b.py:Pull+train.lr=0.1")
+
+
+def test_labels_of_several_kinds_wait_for_the_fit_they_share(tmp_path, monkeypatch):
+    at_work: list[Path] = []
+
+    def slow(config):
+        at_work.append(config.out)
+        time.sleep(0.2)
+        assert at_work == [config.out]
+        at_work.clear()
+        return config.out
+
+    monkeypatch.setattr(jobs, "fit", slow)
+    monkeypatch.setattr(jobs, "label", lambda config: config.out)
+    fitting = jobs.Fitting(FitConfig(Path("data"), tmp_path / "gvf"))
+    outs = [tmp_path / f"labels{k}" for k in (3, 7)]
+    labellings = [jobs.Labelling(fitting, LabelConfig(tmp_path / "gvf", out)) for out in outs]
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(jobs.Labelling.make, labellings)) == outs
 
 
 def test_settings_overrule_each_other_in_order():
@@ -91,11 +129,11 @@ def test_settings_overrule_each_other_in_order():
 
 def test_variants_are_run_and_reported_like_methods(tmp_path):
     methods = (
-        "cql",
         "gsf-reward",
-        "gsf-reward+label.n_bins=3",
+        "gsf-reward+label.n_bins=3",  # on the fit of gsf-reward, at the same time
         "gsf-reward+gsf.tau=0.25",  # on the labels of gsf-reward
         "gsf-reward+fit.gamma=0.5+gsf.tau=0.25",
+        "cql",
     )
     out = tmp_path / "out"
     recordings = (save_short_episodes(tmp_path),)
@@ -140,7 +178,8 @@ def test_a_run_of_ones_own_can_be_named(tmp_path, capsys):
     argv_of_play = ["evaluate", str(out), "--n-seen", "1", "--n-validation", "0", "--n-unseen", "1"]
     assert cli.main(argv_of_play) == 0
     assert set(pd.read_csv(out / "returns.csv")["method"]) == {"bc-small"}
-    for name, said in (("cql", "something else is called so"), ("a/b", "use letters, digits")):
+    taken, unfit = "something else is called so", "letters, digits and"
+    for name, said in (("cql", taken), ("pixels", taken), ("a/b", unfit), ("a" * 151, unfit)):
         capsys.readouterr()
         assert cli.main([*argv, "--out", str(tmp_path / "new"), "--name", name]) == 2
         assert said in " ".join(capsys.readouterr().err.split())

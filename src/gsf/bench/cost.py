@@ -71,7 +71,7 @@ def _stages(config: BenchCostConfig, home: Path) -> dict[str, tuple[float, float
         n = config.games * config.seeds * len(cumulants) * fitted.grad_steps * fitted.batch
         stages["fit"] = (n * (gvf["both"] + gvf["forward"]), 0.0)
     for variant in compared:
-        trained = run.stage("train", variant, dataset=home / "dataset", out=home)
+        trained = run.of(variant).stage("train", variant, dataset=home / "dataset", out=home)
         n = config.games * config.seeds * trained.grad_steps * trained.batch
         stages[f"train {variant.name}"] = (n * _method_flops(trained, home), 0.0)
     levels = played.n_seen + played.n_validation + played.n_unseen

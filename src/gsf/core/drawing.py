@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from gsf.core.files import digest, write_atomic
-from gsf.core.variants import split_variant
+from gsf.core.variants import by_number, split_variant
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,9 +65,9 @@ def in_order(methods: Iterable[str]) -> list[str]:
     """References, baselines in the paper's order, new methods, GSF; variants behind their own."""
     known = {name: i for i, name in enumerate(_COLOURS)}
 
-    def place(method: str) -> tuple[bool, int, str]:
+    def place(method: str) -> tuple[object, ...]:
         plain, _ = split_variant(method)
-        return plain.startswith("gsf"), known.get(plain, len(known)), method
+        return plain.startswith("gsf"), known.get(plain, len(known)), by_number(method)
 
     return sorted(set(methods), key=place)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from gsf.core.errors import UserError
 from gsf.core.stage import DONE, MANIFEST, read_any_manifest
+from gsf.core.variants import split_variant
 
 _ROWS = "returns.csv"
 _TRACES = {MANIFEST, _ROWS, "checkpoint.pt", "metrics.jsonl", DONE}  # of a run, whole or not
@@ -94,14 +95,19 @@ class Results:
         return self._with_digest("dataset", stage.inputs.get("dataset"))
 
     def labels_of(self, dataset: Stage, cumulant: str) -> Stage | None:
-        """Labels of a dataset; those without a network if there are several."""
+        """Labels of a dataset; if there are several those without a network, not of a variant."""
         mine = [
             stage
             for stage in self.of("labels")
             if stage.inputs.get("dataset") == dataset.digest
             and stage.manifest.get("cumulant") == cumulant
         ]
-        return min(mine, key=lambda stage: ("-mc" not in stage.path.name, stage.path), default=None)
+
+        def place(stage: Stage) -> tuple[bool, bool, Path]:
+            name = stage.path.name
+            return bool(split_variant(name)[1]), "-mc" not in name, stage.path
+
+        return min(mine, key=place, default=None)
 
     def game_of(self, stage: Stage) -> str:
         """The game (or name) of what a stage was made of."""

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,11 +27,13 @@ from gsf.core.options import (
     from_json,
 )
 from gsf.core.registry import files_in
+from gsf.core.variants import LONGEST, directory_name
 
 if TYPE_CHECKING:
     from gsf.learn.methods import Method
 
 HOME = Path(__file__).parent
+OTHERS = ("random", "behaviour", "pixels", "chance")  # rows of tables that are no runs
 BASES = files_in(HOME / "bases")
 CUMULANTS = files_in(HOME.parent / "gvf" / "cumulants")
 LOSSES = [x for x in files_in(HOME / "losses") if x != "gsf"] + [f"gsf-{x}" for x in CUMULANTS]
@@ -93,10 +94,11 @@ class AgentConfig(Options):
         method = methods.find(self.method, self.on)
         if self.name in (None, method.name):
             return method
-        taken = self.name in (*methods.all_methods(), "random", "behaviour")
-        if taken or not re.fullmatch(r"\w[\w.=+-]*", self.name):
-            why = "something else is called so" if taken else "use letters, digits and . _ = + -"
-            raise UserError(f"--name {self.name}: {why}; choose another.")
+        if self.name in (*methods.all_methods(), *OTHERS):
+            raise UserError(f"--name {self.name}: something else is called so; choose another.")
+        if not 0 < len(self.name) <= LONGEST or directory_name(self.name) != self.name:
+            allowed = f"at most {LONGEST} letters, digits and . _ = + -"
+            raise UserError(f"--name {self.name} is not as names are: {allowed}.")
         return dataclasses.replace(method, name=self.name)
 
     def resolved(self) -> Self:

@@ -43,7 +43,8 @@ def train(config: TrainConfig) -> Path:
     """
     config = config.resolved()
     dataset = Dataset.open(config.dataset)
-    method, encoder = config.find_method(), encoders.find(config.encoder)
+    method = dataclasses.replace(config, name=None).find_method()  # by its own name
+    encoder = encoders.find(config.encoder)
     identity = Identity.of(
         "run",
         config,

@@ -5,7 +5,6 @@ frame: keys, value, low, high (95 % interval), n_seeds, split, mode, unit. Point
 rliable's. Same rows, same `seed`: same bytes.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +17,7 @@ from rliable import metrics  # not rliable.library: it needs arch, which breaks 
 
 from gsf.core.errors import UserError
 from gsf.core.files import digest
-from gsf.core.variants import split_variant
+from gsf.core.variants import by_number, split_variant
 from gsf.evaluation.intervals import REPLICATES, estimate, redraw
 from gsf.evaluation.rows import REFERENCES
 from gsf.reporting.scores import Array, Scores, scores
@@ -360,15 +359,7 @@ def ablations(replicates: Replicates, statistic: Statistic = "iqm") -> dict[str,
             variants.setdefault((method, option), plain)[setting] = name
     frames = {}
     for (method, option), by_setting in variants.items():
-        order = sorted(by_setting, key=_in_order)
+        order = sorted(by_setting, key=lambda x: (x != DEFAULT, by_number(x)))
         frame = found.loc[[by_setting[setting] for setting in order]]
         frames[f"{method}\n{option}"] = frame.assign(setting=order, method=method)
     return frames
-
-
-def _in_order(setting: str) -> tuple[bool, float, str]:
-    """The default, numbers in their order, then names."""
-    try:
-        return setting != DEFAULT, float(setting), setting
-    except ValueError:
-        return setting != DEFAULT, math.inf, setting

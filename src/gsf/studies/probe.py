@@ -108,7 +108,7 @@ def _probe(run: Stage, samples: tuple[Sample, Sample, Sample], k: int) -> Iterat
     agent = load_agent(run.path)
     fitted, seen, held_out = samples
     classify = fit_probe(agent.embed(fitted.obs), fitted.label, fitted.n_bins)
-    head = _head(run.path, fitted.n_bins)
+    head = _head(run, fitted.n_bins)
     who = {name: run.manifest[name] for name in ("game", "method", "seed")}
     for levels, sample in ((SEEN, seen), (HELD_OUT, held_out)):
         z = agent.embed(sample.obs)
@@ -123,11 +123,10 @@ def _probe(run: Stage, samples: tuple[Sample, Sample, Sample], k: int) -> Iterat
             yield {**who, "levels": levels, "measure": measure, **numbers, "chance": chance}
 
 
-def _head(run: Path, n_bins: int) -> Any:
+def _head(run: Stage, n_bins: int) -> Any:
     """z -> label by what GSF classified its own reward labels with; None if it did not."""
-    state = load_checkpoint(run / "checkpoint.pt")
-    weights = state.get("aux", {})
-    if state["method"] != "gsf-reward" or len(weights.get("w.weight", ())) != n_bins:
+    weights = load_checkpoint(run.path / "checkpoint.pt").get("aux", {})
+    if run.config.get("method") != "gsf-reward" or len(weights.get("w.weight", ())) != n_bins:
         return None
     h, w = Projection(Z_DIM, Z_DIM), nn.Linear(Z_DIM, n_bins, bias=False)
     h.load_state_dict({k[2:]: x for k, x in weights.items() if k.startswith("h.")})

@@ -143,11 +143,11 @@ class Handed:
         self._saved: dict[str, int] = {}
 
     def take(self) -> Unit | None:
-        """The next whose labels are there; those whose labels failed fail with them."""
+        """The next whose needs are there; those whose needs failed fail with them."""
         for unit in list(self.waiting):
             if unit.needs in self.reasons:
                 self.waiting.remove(unit)
-                self.reasons[unit.name] = f"its labels failed: {self.reasons[unit.needs]}"
+                self.reasons[unit.name] = f"{unit.needs} failed: {self.reasons[unit.needs]}"
             elif unit.needs is None or unit.needs in self.done:
                 self.waiting.remove(unit)
                 return unit

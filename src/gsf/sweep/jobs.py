@@ -1,5 +1,6 @@
 """What a sweep is made of: reference rows, labels that runs share, runs from labels to returns."""
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,35 +44,45 @@ class References:
         if self.policy is not None:
             players["behaviour"] = {"agent": str(self.policy)}
         for name, player in players.items():
-            with locked(
-                self.home, f".{name}.making.lock", wait=True
-            ):  # other shards play them, too
+            with _making(self.home / name):
                 rows = self.home / name / "returns.csv"
                 given = {**player, "dataset": data, "env": self.source.env}
                 evaluate(config.stage("evaluate", out=rows, **given))
 
 
 @dataclass(frozen=True)
-class Labelling:
-    """A fit and its labels, which all runs of a source that need them share."""
+class Fitting:
+    """A GVF, which labels of several kinds may be made of."""
 
-    fit: FitConfig
-    label: LabelConfig
-
-    @property
-    def out(self) -> Path:
-        return self.label.out
+    config: FitConfig
 
     def __call__(self) -> str | None:
         return _reason(self.make)
 
     def make(self) -> Path:
-        with locked(
-            self.out.parent, f".{self.out.name}.making.lock", wait=True
-        ):  # other runs make them
-            fit(self.fit)
-            made: Path = label(self.label)
-        return made
+        with _making(self.config.out):
+            return fit(self.config)
+
+
+@dataclass(frozen=True)
+class Labelling:
+    """Labels, which all runs of a source that need them share."""
+
+    fitting: Fitting
+    config: LabelConfig
+
+    def __call__(self) -> str | None:
+        return _reason(self.make)
+
+    def make(self) -> Path:
+        self.fitting.make()
+        with _making(self.config.out):
+            return label(self.config)
+
+
+def _making(out: Path) -> contextlib.AbstractContextManager[None]:
+    """Waits for other runs and shards, which make it, too."""
+    return locked(out.parent, f".{out.name}.making.lock", wait=True)
 
 
 @dataclass(frozen=True)
@@ -129,7 +140,7 @@ class Job:
         fitted = replace(fitted, cumulant=method.cumulant, seed=seed, out=gvf)
         out = self.home / f"labels-{name}{variant.ending('label')}"
         binned = self.config.stage("label", gvf=gvf, out=out, dataset=self.data)
-        return Labelling(fitted, binned)
+        return Labelling(Fitting(fitted), binned)
 
 
 def _reason(work: Callable[[], object]) -> str | None:

@@ -104,7 +104,8 @@ class Board:
         several = any(running.where for running in self._running.values())
         table = Table(box=None, pad_edge=False)
         for heading in ("run", *(["machine"] if several else []), "doing", "step", "", "left"):
-            table.add_column(heading, no_wrap=True, overflow="ellipsis")
+            whole = heading == "run"  # its name may end in what tells it from others
+            table.add_column(heading, no_wrap=True, overflow="fold" if whole else "ellipsis")
         for run, running in self._running.items():
             table.add_row(escape(run), *([running.where] if several else []), *_cells(running))
         return Group(table, Text(f"{self._counts()}; {self._at_a_time} at a time"))

@@ -103,7 +103,7 @@ def _work(order: Order, ask: Ask, sender: "Sender") -> str | None:
         data = stack.enter_context(_dataset(order, ask, cache))
         _link(Path(unit.home, "dataset"), data)
         if unit.needs is not None:
-            _link(Path(unit.needs), stack.enter_context(_labels(order, ask, cache)))
+            _link(Path(unit.needs), stack.enter_context(_needed(order, ask, cache)))
         if unit.policy is not None:
             _fetch(ask, unit.name, unit.policy, Path(unit.policy))
         stack.enter_context(heard_by(sender))
@@ -185,8 +185,8 @@ def _dataset(order: Order, ask: Ask, cache: Cache) -> contextlib.AbstractContext
     return cache.hold(data.key, lambda out: data.make(fetch, out))
 
 
-def _labels(order: Order, ask: Ask, cache: Cache) -> contextlib.AbstractContextManager[Path]:
-    """Those that another unit has made, fetched once per node."""
+def _needed(order: Order, ask: Ask, cache: Cache) -> contextlib.AbstractContextManager[Path]:
+    """Labels or a fit that another unit has made, fetched once per node."""
     unit = order.unit
     assert unit.needs is not None
     below = f"{unit.needs}/"
@@ -198,7 +198,7 @@ def _labels(order: Order, ask: Ask, cache: Cache) -> contextlib.AbstractContextM
             for name, size in names.items():
                 _fetch(ask, unit.name, name, aside / name.removeprefix(below), size)
 
-    return cache.hold(f"labels-{key}", make)
+    return cache.hold(f"needed-{key}", make)
 
 
 def _link(at: Path, to: Path) -> None:

@@ -3,7 +3,8 @@
 Read without torch, so that help is fast.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,6 +113,12 @@ class RunConfig(Options):
         chosen |= {x.option: x.value for x in map(parse, self.set) if x.owner == "train"}
         return variants.find_all(self.methods, chosen.get("on"))
 
+    def of(
+        self, variant: "Variant", chosen: Sequence[str] = (), fixed: Sequence[str] = ()
+    ) -> "RunConfig":
+        """With --set words, each overruled by later ones: chosen, given, the variant's, fixed."""
+        return replace(self, set=(*chosen, *self.set, *variant.settings, *fixed))
+
     def stage(self, name: str, variant: "Variant | None" = None, **given: Any) -> Any:
         """A stage's options: its defaults, the preset's, those given, then --set."""
         chosen = to_json(STAGES[name](**{**preset_values(name, self.preset), **given}))
@@ -124,7 +131,7 @@ class RunConfig(Options):
                 chosen[role] = {**(chosen[role] or {}), option: value}
         if variant is not None:
             chosen |= {"method": variant.method.spec, "on": variant.method.base.spec}
-            chosen |= {"name": variant.name} if variant.settings else {}
+            chosen["name"] = variant.name if variant.settings else None
         return from_json(STAGES[name], chosen)
 
     def _check_settings(self) -> None:

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from gsf.core.errors import UserError
@@ -28,15 +28,14 @@ class Plan:
     def job(
         self,
         source: Source,
-        method: Variant,
+        variant: Variant,
         seed: int,
         out: Path,
         chosen: Sequence[str] = (),
         fixed: Sequence[str] = (),
     ) -> Job:
-        """--set words, each overruled by later ones: chosen, given, the variant's own, fixed."""
-        config = replace(self.config, set=(*chosen, *self.config.set, *method.settings, *fixed))
-        return Job(source, method.spec, seed, self.home(source), out, config)
+        config = self.config.of(variant, chosen, fixed)
+        return Job(source, variant.spec, seed, self.home(source), out, config)
 
     def jobs(self, chosen: Chosen) -> list[Job]:
         """All runs, the first seed of everything first, with what tuning has chosen."""
@@ -56,16 +55,18 @@ class Plan:
 def resolve(config: RunConfig) -> Plan:
     """Sources, methods and the options of every stage; one sentence if one is wrong."""
     methods = tuple(config.find_methods())
-    for method in methods:
-        own = replace(config, set=(*config.set, *method.settings))
-        own.stage("train", method, dataset=Path(), out=Path()).resolved()
-        encoders.find(own.stage("fit", dataset=Path(), out=Path()).encoder)
+    for variant in methods:
+        own = config.of(variant)
+        trained = own.stage("train", variant, dataset=Path(), out=Path()).resolved()
+        fitted = own.stage("fit", dataset=Path(), out=Path())
+        encoders.find(fitted.encoder)
         own.stage("label", gvf=Path(), out=Path())
+        if not config.cluster:  # which has other devices than this machine
+            for stage in (trained, fitted):
+                pick_device(stage.device)
     config.stage("materialise", recording="", out=Path())
     played = config.stage("evaluate", agent="")
-    if not config.cluster:  # a cluster has other devices than this machine
-        for stage in ("fit", "train"):
-            pick_device(config.stage(stage, dataset=Path(), out=Path()).device)
+    if not config.cluster:
         pick_device(played.device)
     sources = find_sources(config)
     for source in sources.values() if config.tune else ():

@@ -33,7 +33,7 @@ def print_summary(out: Path) -> None:
                 title=f"mean return, {mode} actions, 95 % intervals over seeds and levels"
             )
             for heading in ("game", "method", *splits.values(), "seeds"):
-                table.add_column(heading, overflow="fold")  # no name is cut
+                table.add_column(heading, overflow="fold")  # names may differ at their ends
             for cells in _summary_cells(rows, mode, list(splits)):
                 table.add_row(*cells)
             Console().print(table)
@@ -69,7 +69,7 @@ def _print_held_out(found: Results) -> None:
         (q, m): f"{QUANTITIES[q].title} {'' if m == ANY else m}".strip() for q, m in HELD_OUT
     }
     for heading in ("data", "method", "seed", *columns.values()):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")
     for (game, method, seed), mine in rows.groupby(["game", "method", "seed"], sort=False):
         cells = [
             f"{row['value']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
@@ -87,7 +87,7 @@ def _print_training(runs: Sequence[Stage]) -> None:
     """The last metrics of runs that nothing here can judge, and what could."""
     table = Table(title="training metrics at the end: they say nothing about new contexts")
     for heading in ("data", "method", "seed", "step", "metrics"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")
     for run in runs:
         rows = read_metrics(run.path / METRICS)
         last = rows[-1] if rows else {"step": 0}

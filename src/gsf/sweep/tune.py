@@ -93,16 +93,15 @@ def _judged(job: Job) -> pd.DataFrame:
     return nll.assign(mode=LIKELIHOOD, temperature=np.nan, **{"return": -nll["value"]})
 
 
-def _home(out: Path, source: Source, method: Variant, number: int) -> Path:
-    return out / source.folder / method.name / f"trial{number}"
+def _home(out: Path, source: Source, variant: Variant, number: int) -> Path:
+    return out / source.folder / variant.name / f"trial{number}"
 
 
-def _undecided_trials(config: RunConfig, method: Variant) -> list[tuple[str, ...]]:
+def _undecided_trials(config: RunConfig, variant: Variant) -> list[tuple[str, ...]]:
     """The method's trials, less what --set or its own settings have decided."""
-    given = (*config.set, *method.settings)
-    decided = {word.partition("=")[0] for word in given}
-    own = replace(config, set=given)
-    found = trials(own.stage("train", method, dataset=Path(), out=Path()))
+    own = config.of(variant)
+    decided = {word.partition("=")[0] for word in own.set}
+    found = trials(own.stage("train", variant, dataset=Path(), out=Path()))
     left = (tuple(w for w in trial if w.partition("=")[0] not in decided) for trial in found)
     return list(dict.fromkeys(left))
 

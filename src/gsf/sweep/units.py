@@ -1,8 +1,8 @@
 """A sweep as units of work for machines that share no disk, by names relative to --out.
 
-A unit says what it writes and which labels it needs. On a node it runs in a directory of its own
-that is laid out like --out, with its dataset and labels in it. Its key identifies the work: what
-is done under the same key need not be looked at again.
+A unit says what it writes and which unit it needs: labels a fit, a run labels. On a node it runs
+in a directory of its own that is laid out like --out, with its dataset and what it needs in it. Its
+key identifies the work: what is done under the same key need not be looked at again.
 """
 
 import json
@@ -16,7 +16,7 @@ from gsf.core.files import atomic_directory, digest, digest_file
 from gsf.core.stage import FORMATS, read_manifest
 from gsf.core.version import __version__
 from gsf.data.recording import Recording, find_recording
-from gsf.sweep.jobs import Job, Labelling, References
+from gsf.sweep.jobs import Fitting, Job, Labelling, References
 from gsf.sweep.options import RunConfig
 from gsf.sweep.sources import Source
 
@@ -63,7 +63,7 @@ class Unit:
     data: Data
     key: str
     work: Callable[[], str | None] = field(repr=False)
-    needs: str | None = None  # labels, another unit's name
+    needs: str | None = None  # labels or a fit, another unit's name
     policy: str | None = None  # an input
 
     @property
@@ -131,7 +131,7 @@ class Units:
         return replace(self._unit(names[0], source, title, names, moved, said), policy=there)
 
     def of_jobs(self, jobs: Iterable[Job]) -> list[Unit]:
-        """Runs, each behind the labels it needs, the sources one after the other.
+        """Runs, each behind the fit and labels it needs, the sources one after the other.
 
         A node that works through one source at a time needs one dataset at a time.
         """
@@ -145,10 +145,11 @@ class Units:
                 out=self._name(job.out),
                 config=replace(job.config, out=Path(), cluster=None),
             )
-            labelling = moved.labelling
-            labels = None if labelling is None else self._labels(job.source, labelling)
-            if labels is not None:
-                units.setdefault(labels.name, labels)
+            labels = None
+            if (labelling := moved.labelling) is not None:
+                fitted = self._made(job.source, labelling.fitting)
+                labels = self._made(job.source, labelling, fitted.name)
+                units |= {unit.name: unit for unit in (fitted, labels) if unit.name not in units}
             name = str(moved.out)
             title = (job.source.name, job.out.parent.name, job.out.name)
             units[name] = self._unit(
@@ -162,10 +163,9 @@ class Units:
             )
         return list(units.values())
 
-    def _labels(self, source: Source, labelling: Labelling) -> Unit:
-        writes = str(labelling.fit.out), str(labelling.out)
-        title = (source.name, labelling.out.name, "")
-        return self._unit(writes[1], source, title, writes, labelling, repr(labelling))
+    def _made(self, source: Source, work: Fitting | Labelling, needs: str | None = None) -> Unit:
+        name, title = str(work.config.out), (source.name, work.config.out.name, "")
+        return self._unit(name, source, title, (name,), work, repr(work), needs)
 
     def _unit(
         self,

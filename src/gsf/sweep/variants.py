@@ -5,18 +5,15 @@ gsf-reward+fit.estimator=td+gsf.tau=0.1    several settings
 all+train.lr=1e-3                          every method with it
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gsf.core.errors import UserError
-from gsf.core.variants import split_variant
+from gsf.core.variants import LONGEST, directory_name, split_variant
 from gsf.learn import methods
 from gsf.learn.methods import Method
 from gsf.sweep.settings import STAGES, check, parse
-
-_UNFIT = re.compile(r"[^\w.=+-]+")  # for the name of a directory
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,7 @@ class Variant:
     @property
     def name(self) -> str:
         """In tables and directories."""
-        return "+".join((self.method.name, *(_UNFIT.sub("_", word) for word in self.settings)))
+        return "+".join((self.method.name, *map(directory_name, self.settings)))
 
     @property
     def owners(self) -> dict[str, Any]:
@@ -44,21 +41,47 @@ class Variant:
     def ending(self, owner: str) -> str:
         """What the output of a stage has behind its name, where the settings make it another."""
         words = (word for word in self.settings if parse(word).owner == owner)
-        return "".join(f"+{_UNFIT.sub('_', word)}" for word in words)
+        return "".join(f"+{directory_name(word)}" for word in words)
 
 
-def find_all(specs: Sequence[str], on: str | None) -> list[Variant]:
+def find_all(specs: Sequence[str], on: Any) -> list[Variant]:
     """Methods and variants to compare, each once; `on`: the base of losses that name no other."""
     found: dict[str, Variant] = {}
+    called: dict[str, str] = {}  # name -> spec, of methods and of variants
     for spec in specs:
         plain, words = split_variant(spec)
-        own = {x.option: x.value for x in map(parse, words) if x.owner == "train"}
-        for method in methods.find_all([plain], own.get("on", on)):
+        if "+" in plain and ".py" not in plain:
+            form = "+owner.option=value, as in gsf-reward+label.n_bins=3"
+            raise UserError(f"--methods {spec}: a setting is {form}.")
+        for method in methods.find_all([plain], _base(words, on)):
             variant = Variant(method, words)
-            for word in words:
-                check(word, f"--methods {spec}", variant.owners)
-            known = found.setdefault(variant.name, variant)
-            if known.spec != variant.spec:
-                both = f"{known.spec} and {variant.spec}"
-                raise UserError(f"{both} are both called {variant.name}; rename one.")
+            _check_settings(variant)
+            for name, its in ((method.name, method.spec), (variant.name, variant.spec)):
+                if called.setdefault(name, its) != its:
+                    raise UserError(f"{called[name]} and {its} are both called {name}; rename one.")
+            found[variant.name] = variant
     return list(found.values())
+
+
+def _base(words: Sequence[str], on: Any) -> str | None:
+    """What a loss is added to: the variant's own word comes before that of all."""
+    for setting in map(parse, words):
+        if (setting.owner, setting.option) == ("train", "on"):
+            on = setting.value
+    if not isinstance(on, str | None):
+        raise UserError(f"train.on={on} is not the name of a base.")
+    return on
+
+
+def _check_settings(variant: Variant) -> None:
+    where = f"--methods {variant.spec}"
+    for word in variant.settings:
+        check(word, where, variant.owners)
+        owner, option, _ = parse(word)
+        if (owner, option) == ("train", "grad_steps"):
+            why = "runs are compared at the same step, so --set says it for all"
+            raise UserError(f"{where}: {why}; train.keep keeps networks of earlier steps.")
+        if (owner, option) == ("train", "on") and variant.method.loss is None:
+            raise UserError(f"{where}: {variant.method.name} is a base itself; leave train.on out.")
+    if len(variant.name) > LONGEST:
+        raise UserError(f"{where}: this names a directory; keep it below {LONGEST} characters.")

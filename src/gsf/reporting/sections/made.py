@@ -11,6 +11,7 @@ import pandas as pd
 
 from gsf.core.drawing import in_order
 from gsf.core.results import Results, Stage
+from gsf.core.variants import split_variant
 from gsf.core.version import __version__
 from gsf.reporting.page import Page, Part, part, table, text
 
@@ -60,10 +61,12 @@ def made(found: Results, options: Mapping[str, Any], page: Page) -> Iterator[Par
 
 
 def _first_of_each(found: Results) -> list[Stage]:
-    """One dataset, fit and labels per cumulant, one run per method."""
-    first: dict[tuple[str, str], Stage] = {}
+    """One dataset, fit and labels per cumulant and variant, one run per method."""
+    first: dict[tuple[str, ...], Stage] = {}
     for stage in found.of("policy", "dataset", "gvf", "labels"):
-        first.setdefault((stage.kind, str(stage.manifest.get("cumulant", ""))), stage)
+        _, settings = split_variant(stage.path.name)
+        what = stage.kind, str(stage.manifest.get("cumulant", "")), *settings
+        first.setdefault(what, stage)
     runs = {str(run.manifest.get("method")): run for run in reversed(found.of("run"))}
     return [*first.values(), *(runs[method] for method in in_order(runs))]
 

@@ -152,7 +152,7 @@ def results(returns: Returns, baseline: str, page: Page) -> Iterator[Part | None
             "ablations",
             "One option at a time",
             f"IQM on {source.split} levels of each method as it is (filled) and of its variants "
-            "that differ in one option.",
+            "that differ in one option. To choose a setting, use --tune or --split validation.",
             lambda: figures.ablations(by_option),
         )
     yield page.figure(
