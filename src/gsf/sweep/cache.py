@@ -1,4 +1,4 @@
-"""What a node keeps for all its runs: datasets and labels, each made once by whoever asks first.
+"""What a node keeps for all its runs: datasets, fits and labels, each made once, by who asks first.
 
 An entry is named by the digests of what it is made from, so that nothing old is taken for new, and
 is whole once it is there. A lock beside it is held while it is made or used; the entries used

@@ -1,7 +1,7 @@
 """One unit of work on a node: fetch what there is of it, go on with it, send what is written.
 
 A node shares no disk with the driver. It has a directory of its own ($GSF_SCRATCH, or one below the
-system's for temporary files) with a cache of datasets and labels, and a fresh directory per
+system's for temporary files) with a cache of datasets, fits and labels, and a fresh directory per
 attempt. Everything else comes from and goes to the store, which `ask(method, *arguments)` calls.
 """
 
