@@ -140,3 +140,8 @@ def test_a_method_keeps_its_colour_in_any_company(five):
     for figure in (figures.curves(*five["curves"]), figures.profiles(*five["profiles"])):
         lines = {line.get_label(): line.get_color() for line in figure.axes[0].lines}
         assert lines == {m: drawing.colour(m) for m in NAMES}
+
+
+def test_a_variant_is_named_in_lines():
+    assert figures.in_lines("cql") == "cql"
+    assert figures.in_lines("cql+cql.alpha=4+train.lr=1e-3") == "cql\n+cql.alpha=4\n+train.lr=1e-3"

@@ -15,6 +15,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
 from gsf.core.drawing import WIDTH, colour, in_order, marker, new_figure, panels, styled
+from gsf.core.variants import split_variant
 from gsf.evaluation.rows import REFERENCES
 from gsf.reporting.scores import Array
 from gsf.reporting.stats import DEFAULT, FEW_SEEDS
@@ -67,6 +68,12 @@ def _errors(frame: pd.DataFrame) -> Array:
 
 def _methods_on(axis: Any, methods: Sequence[str], **options: Any) -> None:
     axis.set_ticks(range(len(methods)), methods, **options)
+
+
+def in_lines(method: str) -> str:
+    """A variant's settings below each other."""
+    plain, settings = split_variant(method)
+    return "\n+".join((plain, *settings))
 
 
 def first_width(n_games: int) -> float:
@@ -163,7 +170,8 @@ def box(ratios: pd.DataFrame) -> Figure:
     ax.axhline(1, color="black", linestyle=":", linewidth=1)
     ax.grid(axis="x", visible=False)
     ax.set_ylabel(ratios["unit"].iloc[0] if len(ratios) else "")
-    _methods_on(ax.xaxis, methods, rotation=35, ha="right", rotation_mode="anchor")
+    names = [in_lines(method) for method in methods]
+    _methods_on(ax.xaxis, names, rotation=35, ha="right", rotation_mode="anchor")
     return figure
 
 
