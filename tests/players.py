@@ -28,7 +28,9 @@ class HashAgent:
         return np.where(greedy, np.eye(15)[best % 15], policy)
 
 
-def write_dataset(path: Path, game: str = "starpilot", obs_shape=(64, 64, 3)) -> Dataset:
+def write_dataset(
+    path: Path, game: str = "starpilot", obs_shape=(64, 64, 3), **facts: object
+) -> Dataset:
     """Noise that claims to be a game's, on four levels."""
     n = 16
     rng, rows = np.random.default_rng(0), np.arange(n)
@@ -44,10 +46,10 @@ def write_dataset(path: Path, game: str = "starpilot", obs_shape=(64, 64, 3)) ->
         "has_next": ~end,
         "frame": rows,
     }
-    facts = {"name": game, "obs_shape": obs_shape, "n_actions": 15, "levels": LEVELS}
-    with DatasetWriter(path, **facts, region_frames=[n]) as writer:
+    shape = {"name": game, "obs_shape": obs_shape, "n_actions": 15, "levels": LEVELS}
+    with DatasetWriter(path, **shape, region_frames=[n]) as writer:
         writer.append(0, rng.integers(0, 256, (n, *obs_shape)).astype(np.uint8))
-        writer.finish(columns, difficulty="easy")
+        writer.finish(columns, difficulty="easy", **facts)
     return Dataset.open(path)
 
 

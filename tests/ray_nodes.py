@@ -15,6 +15,7 @@ import tempfile
 # Beside other tests nice processes would starve. Ray reads these once.
 os.environ |= {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 
+from ray._private.utils import get_ray_address_file
 from ray.cluster_utils import Cluster
 
 NEW_MOUNTS, NEW_FS, PRIVATE = 0x20000, 0x200, (1 << 18) | (1 << 14)
@@ -23,6 +24,8 @@ MEMORY = 80 << 20
 
 def main(hidden: str, n_nodes: int) -> None:
     temporary = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # names of sockets must be short
+    # Ray notes its address in its own default place, which a fresh machine does not have.
+    os.makedirs(os.path.dirname(get_ray_address_file(None)), exist_ok=True)
     head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": MEMORY}
     cluster = Cluster(initialize_head=True, head_node_args={**head, "temp_dir": temporary})
     nodes, apart = [], _unshare(hidden, probe=True)

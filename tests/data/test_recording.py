@@ -192,8 +192,10 @@ def test_play_on_a_list_of_levels_cannot_be_recorded():
 def test_the_list_says_how_far_each_recording_is_from_random_to_published(capsys):
     list_data(ListConfig())
     lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith("Below 10% of the way, so near to random play")
+    assert "coinrun" not in lines[-1]
     found = {
         line.split()[0]: line.split() for line in lines if line and line.split()[-1][-1] == "M"
     }
-    assert found["coinrun-fifteen"][-2] == "82%"  # (8.23 - 2.6) / (9.5 - 2.6)
-    assert found["dodgeball"][-2] == "24%"  # (1.67 - 0.64) / (5.0 - 0.64)
+    assert found["coinrun-fifteen"][-2] == "77%"  # (8.23 - 3.93) / (9.5 - 3.93)
+    assert found["dodgeball"][-2] == "25%"  # (1.67 - 0.58) / (5.0 - 0.58)

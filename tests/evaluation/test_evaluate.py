@@ -25,7 +25,7 @@ from gsf.learn.agent import load_agent
 from gsf.nets.acting import TEMPERATURES, entropy, mode_at, sample, tempered
 from gsf.reporting.gather import gather
 from gsf.suites import facts_of
-from gsf.suites.procgen import make_env
+from gsf.suites.procgen import ProcgenVectorEnv, make_env
 from players import LEVELS, HashAgent, train_run, write_dataset
 from recordings import record
 from signals import stopped
@@ -68,9 +68,10 @@ def play_alone(agent, game, level, temperature, seed):
     env = make_env(game, range(level, level + 1), 1, seed=5)
     obs, _ = env.reset()
     rng, total, spread = np.random.default_rng([seed, level]), 0.0, []
+    classes = facts_of(game).action_classes
     while True:
         policy = agent.policy(obs, np.array([temperature]))
-        spread.append(entropy(policy)[0])
+        spread.append(entropy(np.bincount(classes[: policy.size], policy[0])))
         obs, reward, terminated, truncated, info = env.step(sample(policy, rng.random(1)))
         total += float(reward[0])
         if terminated[0] or truncated[0]:
@@ -110,7 +111,8 @@ def test_one_level_may_be_played_at_several_temperatures_at_once():
 def test_sampled_actions_depend_on_the_seed():
     one, other = (evaluate_agent(RandomActor(15), "fruitbot", UNSEEN, seed=n) for n in (0, 1))
     assert one["length"].tolist() != other["length"].tolist()
-    assert set(one["entropy"]) == {round(np.log(15), 4)}
+    shares = np.bincount(facts_of("fruitbot").action_classes) / 15
+    assert set(one["entropy"]) == {round(float(entropy(shares)), 4)}
 
 
 def test_slots_that_are_done_are_not_asked_again():
@@ -124,6 +126,9 @@ def test_random_play_takes_every_action_equally_often():
     policy = RandomActor(15).policy(np.zeros(1500), np.zeros(1500))
     actions = sample(policy, (np.arange(1500) + 0.5) / 1500)
     assert np.bincount(actions).tolist() == [100] * 15
+    few = RandomActor(15, [4, 7]).policy(np.zeros(3), np.zeros(3))
+    assert few.sum(1).tolist() == [1.0] * 3
+    assert (few[:, [4, 7]] == 0.5).all()
 
 
 class Recorded:
@@ -369,6 +374,48 @@ def test_a_behaviour_policy_samples_or_takes_its_best(tmp_path):
 def test_what_counts_as_seen_can_be_said_by_a_dataset(run):
     player = find_players("random", dataset=run.parent / "dataset")[0]
     assert (player.game, tuple(player.training)) == (GAME, LEVELS)
+
+
+def test_equal_actions_count_as_one_in_the_entropy():
+    same, n = facts_of("fruitbot").same_actions[0], 15
+    still = RandomActor(n, same)  # eight names of one action
+    assert evaluate_agent(still, "fruitbot", UNSEEN[:2])["entropy"].tolist() == [0.0, 0.0]
+    one_of_each = RandomActor(n, facts_of("fruitbot").distinct_actions)
+    found = evaluate_agent(one_of_each, "fruitbot", UNSEEN[:2])["entropy"]
+    assert found.tolist() == pytest.approx([np.log(4)] * 2, abs=1e-4)
+
+
+def test_slots_without_a_level_are_let_go(monkeypatch):
+    kept, keep = [], ProcgenVectorEnv.keep
+
+    def spy(env, slots):
+        kept.append(len(slots))
+        return keep(env, slots)
+
+    monkeypatch.setattr(ProcgenVectorEnv, "keep", spy)
+    rows = evaluate_agent(HashAgent(), "fruitbot", UNSEEN, n_envs=len(UNSEEN))
+    assert kept == sorted(kept, reverse=True)
+    assert kept[0] <= len(UNSEEN) // 2
+    alone = evaluate_agent(HashAgent(), "fruitbot", UNSEEN, n_envs=1)
+    pd.testing.assert_frame_equal(rows, alone)
+
+
+def test_random_play_draws_among_what_agents_choose_among(tmp_path):
+    image = np.zeros((1, 64, 64, 3), np.uint8)
+
+    def drawn(**options):
+        player = find_players("random", **options)[0]
+        return np.flatnonzero(player.actor.policy(image, np.ones(1))[0]), player.identity
+
+    distinct = facts_of("fruitbot").distinct_actions.tolist()
+    found, name = drawn(game="fruitbot")
+    assert found.tolist() == distinct
+    few = write_dataset(tmp_path / "few", "fruitbot", actions=distinct)
+    assert drawn(dataset=few.path)[1] == name
+    as_published = write_dataset(tmp_path / "all", "fruitbot")
+    found, other = drawn(dataset=as_published.path)
+    assert found.tolist() == list(range(15))
+    assert other != name
 
 
 def test_data_that_is_not_procgen_cannot_be_played(tmp_path):

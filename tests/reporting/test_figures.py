@@ -145,3 +145,14 @@ def test_a_method_keeps_its_colour_in_any_company(five):
 def test_a_variant_is_named_in_lines():
     assert figures.in_lines("cql") == "cql"
     assert figures.in_lines("cql+cql.alpha=4+train.lr=1e-3") == "cql\n+cql.alpha=4\n+train.lr=1e-3"
+
+
+def test_runs_are_drawn_by_their_entropy_beside_random_play():
+    runs = {("maze", "cql"): [[2.0], [4.0]], ("maze", "random"): [[5.0]]}
+    rows = table_rows(runs, mode="sampled").assign(entropy=[0.5, 1.0, 1.6])
+    figure = figures.by_entropy(stats.by_entropy(scores(rows, mode="sampled")))
+    assert "2 seeds, 1 game; a point is a run" in words(figure)
+    points, dashed, cross = figure.axes[0].lines
+    assert points.get_xydata().tolist() == [[0.5, 2.0], [1.0, 4.0]]
+    assert set(dashed.get_ydata()) == {5.0}
+    assert cross.get_xydata().tolist() == [[1.6, 5.0]]

@@ -81,9 +81,9 @@ def test_every_figure_and_table_is_also_a_file(made: Path):
     html, out = made.read_text(), made.parent
     figures = {*re.findall(r'<figure id="fig-(\w+)"', html)}
     assert {"intervals", "box", "curves", "per_game", "profiles", "improvement"} <= figures
-    assert {"gap", "gain_by_gap", "labels", "theorem1", "visits", "cost"} <= figures
+    assert {"gap", "gain_by_gap", "by_entropy", "labels", "theorem1", "visits", "cost"} <= figures
     names = {*re.findall(r'<div class="table" id="table-(\w+)"', html)} - {"digests"}
-    assert {"aggregates", "mean_returns", "relative", "gap", "agreement"} <= names
+    assert {"aggregates", "mean_returns", "relative", "gap", "entropy", "agreement"} <= names
     for name in figures:
         with Image.open(out / "figures" / f"{name}.png") as image:
             assert image.width > 500

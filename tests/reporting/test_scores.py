@@ -3,7 +3,7 @@ import pytest
 
 from gsf.core.errors import UserError
 from gsf.reporting.scores import scores
-from gsf.reporting.stats import bootstrap, gap
+from gsf.reporting.stats import bootstrap, gap, ratios
 from synthetic import evaluation_rows, matrix, table_rows
 
 
@@ -93,3 +93,60 @@ def test_imported_data_stays_raw():
 def test_no_rows_of_a_split_is_an_error():
     with pytest.raises(UserError, match="no validation rows with greedy actions"):
         scores(table_rows({("coinrun", "cql"): [[1.0]]}), "validation")
+
+
+def with_players(coinrun, maze, n_levels=100, **agents):
+    """Rows of agents, and of players with these returns: a tenth of the way in maze is 4.8."""
+    agents = agents or {"cql": ["coinrun", "maze"]}
+    trained = {(game, method): [[5.0]] for method, games in agents.items() for game in games}
+    players = {("coinrun", "behaviour"): coinrun, ("maze", "behaviour"): maze}
+    players |= {("coinrun", "random"): 3.0, ("maze", "random"): 4.3}  # published: 9.5 and 9.3
+    played = {key: [[value] * n_levels] for key, value in players.items()}
+    return pd.concat(
+        [table_rows(trained, mode="sampled"), table_rows(played, mode="sampled", split="seen")]
+    )
+
+
+def test_games_with_a_player_near_random_play_are_not_in_aggregates():
+    found = scores(with_players(9.0, 4.79), mode="sampled")
+    assert found.games == ("coinrun",)
+    assert found.notes == (
+        "aggregates leave out maze: its recorded player is less than 10% of the way from random to "
+        "published play.",
+    )
+    assert found.returns["cql"].keys() == {"coinrun", "maze"}  # each game's own table has it
+    assert set(ratios(bootstrap(found, n=10))["game"]) == {"coinrun"}
+    assert scores(with_players(9.0, 4.81), mode="sampled").games == ("coinrun", "maze")
+    few_levels = with_players(9.0, 4.79, n_levels=99)
+    assert scores(few_levels, mode="sampled").games == ("coinrun", "maze")
+    nothing_else = scores(with_players(3.0, 4.0), mode="sampled")
+    assert nothing_else.games == ("coinrun", "maze")
+    assert nothing_else.notes[0].startswith("every recorded player is less than 10%")
+
+
+def test_a_method_with_a_weak_game_alone_does_not_choose_the_games():
+    agents = {"cql": ["coinrun", "maze"], "bc": ["maze"]}
+    found = scores(with_players(9.0, 4.0, **agents), mode="sampled")
+    assert found.games == ("coinrun",)
+    assert "aggregates leave out bc: no run of coinrun." in found.notes
+
+
+def test_a_weak_game_stays_if_agents_were_trained_on_no_other():
+    rows = with_players(9.0, 4.0, cql=["maze"])
+    more = table_rows({("coinrun", "random"): [[3.0]], ("maze", "random"): [[4.0]]}, mode="sampled")
+    found = scores(pd.concat([rows, more]), mode="sampled")
+    assert found.games == ("maze",)
+    assert found.notes[0].startswith("every recorded player is less than 10%")
+
+
+def test_a_player_is_judged_by_its_last_step():
+    rows = with_players(9.0, 9.0)
+    early = rows[(rows["method"] == "behaviour") & (rows["game"] == "maze")]
+    early = early.assign(step=1, **{"return": -50.0})
+    assert scores(pd.concat([rows, early]), mode="sampled").games == ("coinrun", "maze")
+
+
+def test_entropy_is_that_of_the_levels_that_count():
+    two = {("coinrun", "cql"): [[1.0, 2.0]] * 2, ("coinrun", "bc"): [[1.0, 2.0, 3.0]]}
+    rows = table_rows(two).assign(entropy=[1.0, 3.0, 1.0, 3.0, 2.0, 2.0, 99.0])
+    assert scores(rows).entropy["bc"]["coinrun"].tolist() == [2.0]

@@ -296,3 +296,18 @@ def test_the_whole_benchmark_takes_seconds():
     for function in (stats.aggregates, stats.relative, stats.improvement, stats.differences):
         assert len(function(replicates))
     assert time.process_time() - started < 10
+
+
+def test_entropies_belong_to_their_runs():
+    rows = table_rows(
+        {("coinrun", "cql"): [[1.0, 3.0], [5.0, 7.0]], ("coinrun", "bc"): [[1.0] * 2]}
+    )
+    rows = rows.assign(entropy=[0.5, 1.5, 2.0, 4.0, 0.2, 0.4])
+    runs = stats.by_entropy(scores(rows))
+    found = runs[runs["method"] == "cql"].set_index("seed")
+    assert found["entropy"].to_dict() == {0: 1.0, 1: 3.0}
+    assert found["value"].to_dict() == {0: 2.0, 1: 6.0}
+    frame = stats.entropies(scores(rows))
+    assert only(frame, method="cql")["value"] == 2.0
+    assert only(frame, method="bc")["value"] == pytest.approx(0.3)
+    assert only(frame, method="cql")["n_seeds"] == 2

@@ -128,6 +128,24 @@ def test_a_restored_state_goes_on_bit_for_bit():
     assert saved["states"] != env.latent_state()
 
 
+def test_slots_that_are_kept_go_on_as_if_the_others_were_there():
+    levels, slots = [7, 8, 9, 10, 11, 12], np.array([2, 0])
+    whole, part = (make_env("bigfish", levels, 3, seed=0) for _ in range(2))
+    actions = random_actions(440, 3)
+    for action in actions[:40]:
+        obs = whole.step(action)[0]
+        part.step(action)
+    assert np.array_equal(part.keep(slots), obs[slots])
+    assert part.num_envs == 2
+    n_ended = 0
+    for action in actions[40:]:
+        *expected, info = whole.step(action)
+        *found, kept = part.step(action[slots])
+        assert same([[x[slots] for x in (*expected, *info.values())]], [[*found, *kept.values()]])
+        n_ended += (found[2] | found[3]).sum()
+    assert n_ended > 2  # slots went on to the next level assigned to them
+
+
 def test_lent_buffers_are_not_copies():
     env = make_env("coinrun", range(5), 2, seed=0, copy=False)
     first = env.reset()[0]

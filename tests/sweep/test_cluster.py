@@ -55,7 +55,11 @@ class Cluster:
             text=True,
             env={**os.environ, **TOKEN},
         )
-        self.address, apart = self._answer().split()
+        answer = self._answer()
+        if not answer:
+            self.close()  # it has said why
+            pytest.fail("no cluster")
+        self.address, apart = answer.split()
         self.apart = apart == "True"
 
     def _answer(self) -> str:

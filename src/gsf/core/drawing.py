@@ -56,7 +56,10 @@ _COLOURS = {
     "gsf-successor": "#513a12",
     "gsf-action": "#a14056",
 }
-_SPARE = ("#2e7d5b", "#e8a0b8", "#6b7f1e", "#1f5f8b", "#f0b27a")
+_SPARE = (
+    *("#2e7d5b", "#e8a0b8", "#6b7f1e", "#1f5f8b", "#f0b27a", "#b3273b"),
+    *("#7fb2a8", "#8c6d46", "#5b6bb5", "#c77fd6", "#404b52"),
+)
 _MARKERS = "os^vDPX*<>phd8H"
 P = ParamSpec("P")
 

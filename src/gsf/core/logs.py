@@ -134,7 +134,7 @@ def progress(what: str, total: int, unit: str = "steps") -> Iterator[Advance]:
 
     def seconds_left(done: int) -> float | None:
         played = done - (first or 0)
-        return (time.monotonic() - started) / played * (total - done) if played > 0 else None
+        return (time.monotonic() - started) / played * max(total - done, 0) if played > 0 else None
 
     def describe(done: int, facts: Mapping[str, Any]) -> str:
         nonlocal first

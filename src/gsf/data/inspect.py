@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import tyro
 from rich.console import Console
 from rich.table import Table
@@ -15,7 +16,7 @@ from gsf.core.options import Count, Options, Some
 from gsf.data.format import read_facts
 from gsf.data.recording import Recording, concatenate, find_recording, list_shipped
 from gsf.data.replay import Replay
-from gsf.suites import Game, facts_of, find_game, known_facts
+from gsf.suites import LEAST_WAY, facts_of, find_game, known_facts
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,11 @@ def list_data(config: ListConfig) -> None:
     columns = ("name", "rows", "levels", "return", "random", "published", "way", "trained")
     for column in columns:
         table.add_column(column, justify="left" if column == "name" else "right", no_wrap=True)
+    weak = []
     for path in list_shipped():
         recording = Recording.load(path)
-        facts, game = summary(recording), facts_of(recording.game)
+        facts, game, mean = summary(recording), facts_of(recording.game), mean_return(recording)
+        way = None if mean is None else game.way(mean)
         table.add_row(
             path.stem,
             f"{len(recording):,}",
@@ -68,9 +71,11 @@ def list_data(config: ListConfig) -> None:
             facts["mean return"],
             "-" if game.random is None else f"{game.random:.1f}",
             "-" if game.published is None else f"{game.published[0]:.1f}",
-            _way(facts["mean return"], game),
+            "-" if way is None else f"{way:.0%}",
             "; ".join(_in_short(take.policy) for take in recording.takes),
         )
+        if way is not None and way < LEAST_WAY and not path.stem.endswith("-validation"):
+            weak.append(path.stem)
     shown = Console()
     if not table.row_count:
         shown.print("no recordings are shipped with this build.")
@@ -82,13 +87,12 @@ def list_data(config: ListConfig) -> None:
         "random to published; trained: for so many frames. More: gsf data info NAME.",
         soft_wrap=True,
     )
-
-
-def _way(mean_return: str, game: Game) -> str:
-    """Share of the way from random play to the published return."""
-    if game.random is None or game.published is None or not mean_return[-1].isdigit():
-        return "-"
-    return f"{(float(mean_return) - game.random) / (game.published[0] - game.random):.0%}"
+    if weak:
+        shown.print(
+            f"Below {LEAST_WAY:.0%} of the way, so near to random play that they can hardly tell "
+            f"methods apart: {', '.join(weak)}.",
+            soft_wrap=True,
+        )
 
 
 def info(config: InfoConfig) -> None:
@@ -108,7 +112,7 @@ def summary(recording: Recording) -> dict[str, Any]:
     takes = recording.takes
     returns = [take.returns for take in takes if take.returns]
     episodes = int(sum(r["episodes"] or 0 for r in returns))
-    mean = sum((r["mean_return"] or 0) * (r["episodes"] or 0) for r in returns) / max(episodes, 1)
+    mean = mean_return(recording)
     covered = max((int(r["levels_covered"] or 0) for r in returns), default=0)
     levels = recording.levels
     return {
@@ -117,12 +121,22 @@ def summary(recording: Recording) -> dict[str, Any]:
         + " + ".join(f"{take.n_steps:,} steps x {take.n_envs} envs" for take in takes),
         "levels": f"{covered or '?'} of {len(levels)} ({levels[0]}..{levels[-1]})",
         "episodes": f"{episodes:,}" if returns else "unknown until replayed",
-        "mean return": f"{mean:.2f}" if episodes else "unknown until replayed",
+        "mean return": "unknown until replayed" if mean is None else f"{mean:.2f}",
         "epsilon": "; ".join(_words(take.epsilon) for take in takes),
         "policy": "; ".join(_words(take.policy) for take in takes),
         "seed": ", ".join(str(take.seed) for take in takes),
         "digest": recording.digest,
     }
+
+
+def mean_return(recording: Recording) -> float | None:
+    """Of the episodes recorded; None while they have not been counted."""
+    returns = [take.returns for take in recording.takes if take.returns]
+    episodes = [int(r["episodes"] or 0) for r in returns]
+    if not sum(episodes):
+        return None
+    means = [float(r["mean_return"] or 0) for r in returns]
+    return float(np.average(means, weights=episodes))
 
 
 def _in_short(policy: dict[str, Any]) -> str:

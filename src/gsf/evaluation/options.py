@@ -22,7 +22,7 @@ class EvaluateConfig(Options):
 
     agent: tyro.conf.Positional[str]
     """A run directory, a policy (its file, the directory of a `gsf collect`, or the name of a
-    shipped one), or `random`."""
+    shipped one), or `random`, which draws evenly among the actions that differ (or --dataset's)."""
     out: Path | None = None
     """File of the rows, .csv or .parquet. Default: returns.csv in the run directory."""
     game: str | None = None
@@ -56,7 +56,8 @@ class EvaluateConfig(Options):
     seed: Seed = 0
     """Of the actions `random` or a policy draws; a run has its own."""
     dataset: Path | None = None
-    """`random` and policies: the training data, whose levels count as seen; a run knows its own."""
+    """`random` and policies: the training data, whose levels count as seen, and whose actions
+    `random` draws among; a run knows its own."""
     device: Device = "auto"
     """Where networks run; auto: a GPU if there is one."""
     held_out: Path | None = None

@@ -24,13 +24,15 @@ Device = Literal["auto", "cpu", "cuda"]
 
 
 class RandomActor:
-    """Every action equally likely, greedy or not."""
+    """Draws evenly among some actions (default: all), greedy or not."""
 
-    def __init__(self, n_actions: int) -> None:
-        self._n_actions = n_actions
+    def __init__(self, n_actions: int, among: Sequence[int] | None = None) -> None:
+        among = range(n_actions) if among is None else among
+        self._policy = np.zeros((1, n_actions))
+        self._policy[:, list(among)] = 1 / len(among)
 
     def policy(self, obs: Array, temperature: Array) -> Array:
-        return np.full((len(obs), self._n_actions), 1 / self._n_actions)
+        return self._policy.repeat(len(obs), axis=0)
 
 
 class BehaviourActor:
@@ -143,7 +145,8 @@ def _reference(
     dataset: Path | None,
     place: Place | None,
 ) -> Player:
-    """A player that was not trained from a dataset; one can say which levels count as seen."""
+    """A player that was not trained from a dataset; one can say which levels count as seen, and
+    which actions `random` draws among."""
     facts: Mapping[str, Any] = {} if policy is None else policy.provenance
     found = read_facts(dataset) if dataset else {}
     names = {x for x in (game, facts.get("game"), found.get("name")) if x}
@@ -158,19 +161,26 @@ def _reference(
         )
     suite, played = find_game(names.pop())
     levels, difficulty = _facts_of_levels(suite, played, found or _levels_of_policy(facts))
-    n_actions = len(suite.games[played].actions)
     if place and found:
         check_fits(str(dataset), found, place.env, played)
     if place and policy is not None:
         own = {"obs_shape": policy.facts.obs_shape, "n_actions": len(policy.facts.actions)}
         check_fits(name, own, place.env, played)
+    known = suite.games[played]
+    n_actions = len(known.actions)
+    # What agents of the data choose among. To draw an action as often as the suite repeats it is
+    # another policy, in coinrun one that mostly stands still.
+    among = found.get("actions", range(n_actions)) if found else known.distinct_actions
+    among = list(map(int, among))
+    actor = RandomActor(n_actions, among) if policy is None else BehaviourActor(policy)
+    played_by = facts.get("digest", f"random among {among}")
     return Player(
-        RandomActor(n_actions) if policy is None else BehaviourActor(policy),
+        actor,
         played,
         "behaviour" if facts else "random",
         seed,
         int(facts.get("frames", 0)),
-        digest(facts.get("digest", "random"), difficulty, *_played_in(suite, played)),
+        digest(played_by, difficulty, *_played_in(suite, played)),
         levels,
         difficulty,
     )

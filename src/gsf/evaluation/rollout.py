@@ -40,7 +40,7 @@ class Step:
     at: NDArray[np.int64]  # which of the levels, by place in their list
     obs: NDArray[np.uint8]  # [k,H,W,C], before the action
     action: Array
-    entropy: Array  # of the policy that the action was drawn from, in nats
+    entropy: Array  # of the policy it was drawn from, over actions that differ, in nats
     reward: Array
     ended: NDArray[np.bool_]
     completed: NDArray[np.bool_]  # ended, and won
@@ -66,6 +66,7 @@ def rollout(
     facts, m = suite.games[name], len(levels)
     n = min(n_envs or m, m)
     temperatures = np.broadcast_to(np.asarray(temperature, np.float64), m)
+    to_class = np.eye(len(facts.distinct_actions))[facts.action_classes]  # [A, classes]
     if max_frames and n < m:  # a slot takes its next level when its env ends, not when we do
         for first in range(0, m, n):
             part = slice(first, first + n)
@@ -87,18 +88,23 @@ def rollout(
         streams = [stream(seed, levels[i]) for i in at]
         frame = 0
         while (playing := np.flatnonzero(at < m)).size:
+            if 2 * playing.size <= len(at) and hasattr(env, "keep"):
+                obs = env.keep(playing)
+                at, streams = at[playing], [streams[slot] for slot in playing]
+                playing = np.arange(len(at))
             uniform = np.array([streams[slot].random() for slot in playing])
             seen = obs[playing]  # a copy: the next step overwrites obs
             policy = ask(actor, seen, temperatures[at[playing]], len(facts.actions))
             chosen = sample(policy, uniform)
-            actions = np.full(n, facts.noop)  # slots whose levels are over wait
+            actions = np.full(len(at), facts.noop)  # slots whose levels are over wait
             actions[playing] = chosen
             obs, reward, terminated, truncated, info = env.step(actions)
             frame += 1
             ended = (terminated | truncated)[playing] | (frame == max_frames)
-            completed = ended & info.get("completed", np.zeros(n, bool))[playing]
+            completed = ended & info.get("completed", np.zeros(len(at), bool))[playing]
             gained = reward[playing]
-            yield Step(at[playing], seen, chosen, entropy(policy), gained, ended, completed)
+            spread = entropy(policy @ to_class[: policy.shape[1]])
+            yield Step(at[playing], seen, chosen, spread, gained, ended, completed)
             over = playing[ended]
             at[over] += n
             for slot in over[at[over] < m]:

@@ -18,7 +18,8 @@ from gsf.nets.acting import MODES as MODES
 from gsf.suites import known_facts
 
 KEYS = ["game", "method", "seed", "step", "split", "level", "mode"]
-# What came of an episode; entropy: of the policy, mean over its steps, in nats.
+# What came of an episode; entropy: of the policy over actions that differ, mean over its steps, in
+# nats.
 RESULTS = ["return", "length", "completed", "entropy"]
 COLUMNS = [*KEYS, "temperature", *RESULTS]
 REFERENCES = ("random", "behaviour")  # not trained: no grid of seeds, no last step to reach

@@ -68,7 +68,8 @@ class PlayConfig(Options):
     caption: bool = True
     """Who plays above, and step, return and action below."""
     dataset: Path | None = None
-    """Of random play and policies: a dataset whose game and difficulty they play."""
+    """Of random play and policies: a dataset whose game and difficulty they play, and whose actions
+    random play draws among."""
     device: Device = "auto"
     """Where networks run; auto: a GPU if there is one."""
 

@@ -206,6 +206,33 @@ def gain_by_gap(gains: pd.DataFrame) -> Figure:
     return figure
 
 
+@styled
+def by_entropy(runs: pd.DataFrame) -> Figure:
+    """One panel per game: return of every run against how random its play was."""
+    learnt = runs[~runs["method"].isin(REFERENCES)]
+    games, methods = sorted(set(learnt["game"])), in_order(learnt["method"])
+    note = f"{describe(learnt)}; a point is a run; cross: random play, dashed: its return"
+    figure, axes, left, bottom = panels(len(games), 1.9, columns=3, note=note)
+    for ax, game in zip(axes, games, strict=True):
+        ax.set_title(game)
+        here = runs[runs["game"] == game]
+        for method in methods:
+            mine = here[here["method"] == method]
+            style: Any = {"color": colour(method), "label": in_lines(method), "markersize": 5}
+            ax.plot(mine["entropy"], mine["value"], marker(method), **style)
+        for row in here[here["method"] == "random"].to_dict("records"):
+            ax.axhline(row["value"], color="grey", linestyle="--", linewidth=1, zorder=0)
+            ax.plot(row["entropy"], row["value"], "x", color="black", markersize=6)
+        _few_ticks(ax)
+    for ax in left:
+        ax.set_ylabel("return")
+    for ax in bottom:
+        ax.set_xlabel("entropy (nats)")
+    handles, names = axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside right center", fontsize=7.5, frameon=False)
+    return figure
+
+
 def _lines(ax: Axes, frame: pd.DataFrame, x: str, rank: str, **options: Any) -> None:
     """One line with its band per method; the legend goes from the best down (by `rank`)."""
     best = frame.groupby("method", observed=True)["value"].agg(rank).sort_values(ascending=False)

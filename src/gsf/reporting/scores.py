@@ -8,6 +8,7 @@ import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,9 +18,10 @@ from gsf.core.drawing import in_order
 from gsf.core.errors import UserError
 from gsf.evaluation.rows import REFERENCES
 from gsf.reporting.gather import missing_runs
-from gsf.suites import known_facts
+from gsf.suites import LEAST_WAY, known_facts
 
 Array = NDArray[np.float64]
+LEAST_LEVELS = 100  # seen levels that a recorded player has to have played to be judged by them
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Scores:
     games: tuple[str, ...]  # that aggregates are over: the ones every trained method has
     notes: tuple[str, ...]  # what is missing and was left out
     temperatures: dict[str, tuple[float, ...]]  # that actions of each method were drawn at
+    entropy: dict[str, dict[str, Array]]  # method -> game -> [seeds]: of the play, in nats
+    weak: frozenset[str]  # games whose player is too near to random play: in no mean over games
     is_raw: bool = False  # no min-max scores: one game needs none
 
     @property
@@ -90,20 +94,35 @@ def scores(
     part = _select(rows, split, mode, step, left_out)
     returns: dict[str, dict[str, Array]] = {}
     seeds: dict[str, dict[str, tuple[int, ...]]] = {}
+    entropy: dict[str, dict[str, Array]] = {}
     for game, group in part.groupby("game", observed=True, sort=True):
-        for method, (run_seeds, values) in _by_level(group, str(game), split, left_out).items():
-            returns.setdefault(method, {})[str(game)] = values
-            seeds.setdefault(method, {})[str(game)] = run_seeds
+        for method, runs in _by_level(group, str(game), split, left_out).items():
+            seeds.setdefault(method, {})[str(game)] = runs.seeds
+            returns.setdefault(method, {})[str(game)] = runs.returns
+            entropy.setdefault(method, {})[str(game)] = runs.entropy
     methods = in_order(returns)
-    games, notes = _common_games({m: set(returns[m]) for m in methods})
-    notes = [f"{why}: {', '.join(names)}." for why, names in left_out.items()] + notes
+    trained_in = {game for m in methods if m not in REFERENCES for game in returns[m]}
+    weak, weak_notes = _weak_games(rows, trained_in)
+    games, notes = _common_games({m: set(returns[m]) - weak for m in methods})
+    notes = [f"{why}: {', '.join(x)}." for why, x in left_out.items()] + weak_notes + notes
     trained = part[~part["method"].isin(REFERENCES)]
     last = trained.groupby("game", observed=True)["step"].max()
     steps = {str(game): int(step) for game, step in last.items()}
     ordered = {m: returns[m] for m in methods}
     drawn = part.groupby("method", observed=True)["temperature"].unique()
     temperatures = {m: tuple(map(float, sorted(drawn[m]))) for m in methods}
-    return Scores(split, mode, ordered, seeds, steps, tuple(games), tuple(notes), temperatures)
+    return Scores(
+        split,
+        mode,
+        ordered,
+        seeds,
+        steps,
+        tuple(games),
+        tuple(notes),
+        temperatures,
+        entropy,
+        frozenset(weak),
+    )
 
 
 def last_steps(rows: pd.DataFrame) -> dict[str, int]:
@@ -158,19 +177,26 @@ def _select(
     return part
 
 
+class _Runs(NamedTuple):
+    seeds: tuple[int, ...]
+    returns: Array  # [seeds, levels]
+    entropy: Array  # [seeds]
+
+
 def _by_level(
     group: pd.DataFrame, game: str, split: str, left_out: dict[str, list[str]]
-) -> dict[str, tuple[tuple[int, ...], Array]]:
-    """method -> (seeds, returns [seeds, levels]) of one game, all on the same levels in order."""
+) -> dict[str, _Runs]:
+    """Of every method in one game, all on the same levels in order."""
     try:
-        table = group.astype({"method": str}).pivot(
-            index=["method", "seed"], columns="level", values="return"
+        both = group.astype({"method": str}).pivot(
+            index=["method", "seed"], columns="level", values=["return", "entropy"]
         )
     except ValueError:
         raise UserError(
             f"{game} has several rows for one method, seed and {split} level: one episode per "
             "level and run is expected, more would be counted as runs."
         ) from None
+    table, nats = both["return"], both["entropy"]
     played = table.notna().to_numpy()
     is_reference = table.index.get_level_values("method").isin(REFERENCES)
     voting = played if is_reference.all() else played[~is_reference]
@@ -182,12 +208,14 @@ def _by_level(
         why = f"{int((row & shared).sum())} of {int(shared.sum())} {split} levels"
         left_out.setdefault(f"left out with {why}", []).append(f"{game}/{method}/seed{seed}")
     values = table.to_numpy(dtype=float)[:, shared]
-    found: dict[str, tuple[tuple[int, ...], Array]] = {}
+    means = nats.to_numpy(dtype=float)[:, shared].mean(axis=1)
+    found: dict[str, _Runs] = {}
     names = table.index.get_level_values("method").to_numpy()
     numbers = table.index.get_level_values("seed").to_numpy()
     for method in sorted(set(names[complete])):
         of_method = complete & (names == method)
-        found[str(method)] = (tuple(int(s) for s in numbers[of_method]), values[of_method])
+        run_seeds = tuple(int(s) for s in numbers[of_method])
+        found[str(method)] = _Runs(run_seeds, values[of_method], means[of_method])
     return found
 
 
@@ -206,3 +234,25 @@ def _common_games(games_of: Mapping[str, set[str]]) -> tuple[list[str], list[str
             lacking = ", ".join(sorted(common - games))
             notes.append(f"aggregates leave out {method}: no run of {lacking}.")
     return sorted(common), notes
+
+
+def _weak_games(rows: pd.DataFrame, games: set[str]) -> tuple[set[str], list[str]]:
+    """Those whose recorded player is too near to random play, on the levels it was recorded on.
+
+    None of them, but a note, if that is true of all. Judged by enough levels only.
+    """
+    seen = rows[rows["method"].isin(REFERENCES)]
+    seen = seen[(seen["split"] == "seen") & (seen["mode"] == "sampled")].astype({"game": str})
+    last = seen.groupby(["method", "game"], observed=True)["step"].transform("max")
+    of = seen[seen["step"] == last].groupby(["method", "game"], observed=True)["return"]
+    means, counts = of.mean(), of.size()
+    weak = set()
+    for game in games:
+        facts, player = known_facts(game), ("behaviour", game)
+        if facts is not None and counts.get(player, 0) >= LEAST_LEVELS:
+            way = facts.way(float(means[player]), means.get(("random", game)))
+            weak |= {game} if way is not None and way < LEAST_WAY else set()
+    why = f"less than {LEAST_WAY:.0%} of the way from random to published play"
+    if weak == games:
+        return set(), [f"every recorded player is {why}."] if weak else []
+    return weak, [f"aggregates leave out {g}: its recorded player is {why}." for g in sorted(weak)]

@@ -301,6 +301,34 @@ def positive_games(replicates: Replicates, baseline: str) -> list[str]:
     return [game for game in draws if np.quantile(draws[game].mean(axis=1), 0.025) > 0]
 
 
+def entropies(source: Scores) -> pd.DataFrame:
+    """method x game: how random the play was, in nats. No interval: it is not compared."""
+    by_run = by_entropy(source)
+    records = [
+        {"method": method, "game": game, "value": runs["entropy"].mean(), "n_seeds": len(runs)}
+        for (method, game), runs in by_run.groupby(["method", "game"], sort=False)
+    ]
+    return _frame(records, source, "nats")
+
+
+def by_entropy(source: Scores) -> pd.DataFrame:
+    """method x game x seed: raw return, and how random the play was that earned it."""
+    records = []
+    for method, by_game in source.returns.items():
+        for game in by_game:
+            seeds = source.seeds[method][game]
+            runs = zip(
+                seeds, source.run_means(method, game), source.entropy[method][game], strict=True
+            )
+            keys = {"method": method, "game": game, "n_seeds": len(seeds)}
+            records += [
+                {**keys, "seed": seed, "value": value, "entropy": nats}
+                for seed, value, nats in runs
+                if not np.isnan(nats)  # rows of older versions
+            ]
+    return _frame(records, source, "return")
+
+
 def ratios(replicates: Replicates, baseline: str = "cql") -> pd.DataFrame:
     """method x game x seed: raw return over the baseline's median run (the paper's box plot)."""
     source = replicates.scores
@@ -308,7 +336,7 @@ def ratios(replicates: Replicates, baseline: str = "cql") -> pd.DataFrame:
     usable = positive_games(replicates, baseline)
     records = []
     for method, by_game in source.returns.items():
-        for game in [g for g in by_game if g in source.returns[baseline]]:
+        for game in [g for g in by_game if g in source.returns[baseline] and g not in source.weak]:
             middle = np.median(source.run_means(baseline, game)) if game in usable else np.nan
             runs = zip(source.seeds[method][game], source.run_means(method, game), strict=True)
             n_seeds = len(source.seeds[method][game])

@@ -33,17 +33,18 @@ def paper_table(games: Iterable[str] | None = None) -> pd.DataFrame:
     return table.melt("game", var_name="method", value_name="value")[["method", "game", "value"]]
 
 
-def beside_paper(relative: pd.DataFrame) -> pd.DataFrame:
+def beside_paper(relative: pd.DataFrame, weak: Iterable[str] = ()) -> pd.DataFrame:
     """`stats.relative` with the paper's numbers as methods "bc (paper)"... beside ours.
 
-    Its mean and median are over the games that ours are over, so that the two can be compared.
+    Its mean and median are over the games that ours are over, so that the two can be compared: not
+    over those that are too `weak`.
     """
     by_game = relative[~relative["game"].isin(_OVERALL)]
     averaged = set(relative["method"][relative["game"] == "mean"])
     values = by_game[by_game["method"].isin(averaged)].pivot(
         index="game", columns="method", values="value"
     )
-    paper = paper_table(values.dropna().index)
+    paper = paper_table(values.dropna().index.difference(list(weak)))
     paper = paper[paper["game"].isin([*by_game["game"], "mean", "median"])]
     paper = paper.assign(method=paper["method"] + PAPER, unit="(x - cql) / cql")
     return pd.concat([relative, paper], ignore_index=True)

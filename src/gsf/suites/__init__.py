@@ -18,6 +18,9 @@ from gsf.core.errors import UserError, did_you_mean
 from gsf.core.registry import Registry
 
 Levels = range | Sequence[int]
+# Data of a player nearer to random play than this `Game.way` cannot tell methods apart. It was
+# fixed before any game was compared.
+LEAST_WAY = 0.1
 Array = NDArray[Any]
 
 
@@ -30,7 +33,7 @@ class Game:
     noop: int = 0  # the action that does nothing, or any
     same_actions: tuple[tuple[int, ...], ...] = ()  # ids that lead to one future, plainest first
     score_range: tuple[float, float] | None = None  # of min-max scores
-    random: float | None = None  # return of uniform play on the training levels
+    random: float | None = None  # return of play at random among actions that differ, seen levels
     published: tuple[float, float] | None = None  # returns on seen and unseen levels
 
     @property
@@ -51,6 +54,16 @@ class Game:
         """Ids of the `distinct` actions, or of `all`."""
         return self.distinct_actions if which == "distinct" else np.arange(len(self.actions))
 
+    def way(self, mean_return: float, random: float | None = None) -> float | None:
+        """How far a return is from random play (0) to the published one on seen levels (1).
+
+        `random`: of random play on the same levels, if that is known. None: there is no such way.
+        """
+        random = self.random if random is None else random
+        if random is None or self.published is None or random >= self.published[0]:
+            return None
+        return (mean_return - random) / (self.published[0] - random)
+
 
 class LevelEnv(Protocol):
     """A Gymnasium vector env (autoreset in the same step) whose episodes are levels.
@@ -58,6 +71,7 @@ class LevelEnv(Protocol):
     Of a list of levels slot i plays levels[i::n_envs] in turn, each from its start and exactly;
     of a `range` every slot draws its levels at random, by the seed. `step` says in
     `info["completed"]` [n_envs] which of the episodes that ended were won, if the game can tell.
+    It may have `keep(slots)`: only these go on, each as it was; their observations are returned.
     """
 
     num_envs: int

@@ -90,6 +90,8 @@ class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.action_space = batch_space(self.single_action_space, n_envs)
         self._threads = cores.threads() if threads is None else threads
         self._copy = copy
+        listed = list(self.levels) if self._listed else []
+        self._assigned = [listed[slot::n_envs] for slot in range(n_envs)]
         self._start()
 
     @property
@@ -97,13 +99,7 @@ class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return not isinstance(self.levels, range)
 
     def _start(self) -> None:
-        if isinstance(self.levels, range):
-            first, count = self.levels.start, len(self.levels)
-        else:
-            first, count = self.levels[0], 1
-        self._procgen = _procgen_env(
-            self.num_envs, self.game, self.difficulty, first, count, self.seed, self._threads
-        )
+        self._open()
         self._length = np.zeros(self.num_envs, np.int32)  # steps taken in the current episode
         self._turn = np.zeros(self.num_envs, np.int64)  # episodes begun by each slot, in a list
         if self._listed:
@@ -111,10 +107,19 @@ class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._procgen.observe()
         self._fresh = True
 
+    def _open(self) -> None:
+        if isinstance(self.levels, range):
+            first, count = self.levels.start, len(self.levels)
+        else:
+            first, count = self.levels[0], 1
+        self._procgen = _procgen_env(
+            self.num_envs, self.game, self.difficulty, first, count, self.seed, self._threads
+        )
+
     def _begin_level(self, slots: Sequence[int] | range) -> None:
         """Puts each slot at the start of the next level assigned to it."""
         for slot in slots:
-            assigned = self.levels[slot :: self.num_envs]
+            assigned = self._assigned[slot]
             level = assigned[self._turn[slot] % len(assigned)]
             self._set_state(slot, initial_state(self.game, level, self.difficulty))
             self._turn[slot] += 1
@@ -184,6 +189,22 @@ class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._turn[:] = state["turn"]
         self._procgen.observe()
         self._fresh = False
+
+    def keep(self, slots: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Goes on with these slots alone, each bit for bit as if the others were still there.
+
+        What `state_dict` gives afterwards only fits an env from which the same slots were kept.
+        """
+        states = self.latent_state()
+        self._procgen.close()
+        self.num_envs = len(slots)
+        self._open()
+        self._assigned = [self._assigned[slot] for slot in slots]
+        self._length, self._turn = self._length[slots], self._turn[slots]
+        for slot, old in enumerate(slots):
+            self._set_state(slot, states[old])
+        self._procgen.observe()
+        return self._obs()
 
     def close_extras(self, **kwargs: Any) -> None:
         self._procgen.close()

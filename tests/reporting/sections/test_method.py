@@ -45,9 +45,12 @@ def test_learning_is_drawn_against_minutes_between_random_and_published_returns(
 
 
 def test_entropy_marks_the_maximum():
+    among_five = {"maze": [{"step": 0, "ppo/entropy": 1.6}]}
+    for policies, most in ((FIGURES["draw_entropy"][0], 15), (among_five, 5)):
+        (ax,) = method.draw_entropy(policies).axes
+        heights = [line.get_ydata()[0] for line in ax.lines if line.get_linestyle() == ":"]
+        assert heights == pytest.approx([np.log(most)])
     (ax,) = method.draw_entropy(*FIGURES["draw_entropy"]).axes
-    heights = [line.get_ydata()[0] for line in ax.lines if line.get_linestyle() == ":"]
-    assert heights == pytest.approx([np.log(15)])
     assert ax.lines[0].get_xydata().tolist() == [[0, 2.7]]
 
 

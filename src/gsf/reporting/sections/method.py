@@ -165,9 +165,11 @@ def draw_entropy(by_game: Mapping[str, Metrics]) -> Figure:
     figure, axes, left, bottom = panels(len(by_game), 1.6, note=note, sharex=True, sharey=True)
     for ax, (game, metrics) in zip(axes, sorted(by_game.items()), strict=True):
         rows = [row for row in metrics if "ppo/entropy" in row]
-        ax.plot([row["step"] for row in rows], [row["ppo/entropy"] for row in rows], color=BLUE)
+        entropy = [row["ppo/entropy"] for row in rows]
+        ax.plot([row["step"] for row in rows], entropy, color=BLUE)
         if facts := known_facts(game):
-            uniform = math.log(len(facts.actions))
+            few, many = (math.log(len(x)) for x in (facts.distinct_actions, facts.actions))
+            uniform = few if max(entropy) <= few + 0.01 else many  # a policy begins close to it
             ax.axhline(uniform, color="black", linestyle=":", linewidth=1)
             ax.set_ylim(0, uniform * 1.08)
         ax.set_title(game)

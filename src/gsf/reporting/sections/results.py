@@ -139,6 +139,14 @@ def results(returns: Returns, baseline: str, page: Page) -> Iterator[Part | None
             f"from seen to {source.split} levels.",
             lambda: figures.gain_by_gap(_gains(seen, main, baseline)),
         )
+    if source.mode != "greedy":
+        yield page.figure(
+            "by_entropy",
+            "How good, and how random",
+            f"Return of every run on {source.split} levels against the entropy of its policy. If "
+            "return rises with entropy alone, a method gains by playing more randomly, not better.",
+            lambda: figures.by_entropy(_with_entropy(source)),
+        )
     trained = returns.rows[~returns.rows["method"].isin(REFERENCES)]
     if trained.loc[trained["split"] == source.split, "step"].nunique() > 1:
         yield page.figure(
@@ -175,6 +183,13 @@ def _ratios(main: Replicates, baseline: str) -> pd.DataFrame:
     if ratios["value"].isna().all():
         raise UserError(f"the returns of {baseline} are not above 0 in any game.")
     return ratios
+
+
+def _with_entropy(source: Scores) -> pd.DataFrame:
+    runs = stats.by_entropy(source)
+    if not len(runs) or runs["method"].isin(REFERENCES).all():
+        raise UserError("no run's rows have an entropy; evaluate them again.")
+    return runs
 
 
 def _gains(seen: Replicates, main: Replicates, baseline: str) -> pd.DataFrame:
@@ -217,11 +232,16 @@ def all_tables(returns: Returns, baseline: str, page: Page) -> Iterator[Part | N
 
     def relative() -> pd.DataFrame:
         found = stats.relative(main, baseline)
-        return tables.beside_paper(found) if beside_paper else found
+        return tables.beside_paper(found, main.scores.weak) if beside_paper else found
 
     yield page.table("relative", title, relative, note)
     title = f"{unit.capitalize()} minus {baseline}'s, paired by level"
     yield page.table("differences", title, lambda: stats.differences(main, baseline))
+    if main.scores.mode != "greedy":
+        title = f"How random the play was, {split} levels"
+        note = "Mean entropy of the policy over the actions that differ, in nats. A method near to "
+        note += "random play hardly chooses, whatever it returns."
+        yield page.table("entropy", title, lambda: stats.entropies(main.scores), note)
     title = f"Probability of improvement over {baseline}"
     shape: Any = {"index": "method", "columns": "baseline"}
     yield page.table("improvement", title, lambda: stats.improvement(main, baseline), **shape)
