@@ -36,6 +36,11 @@ def test_jobs_are_games_by_methods_by_seeds(tmp_path):
     assert jobs[0].config.set == ("train.lr=1",)
 
 
+def test_seeds_of_an_earlier_comparison_are_not_run_again(tmp_path):
+    config = RunConfig(tmp_path, "smoke", ("coinrun",), ("bc", "cql"), seeds=2, first_seed=3)
+    assert [job.seed for job in resolve(config).jobs({})] == [3, 3, 4, 4]
+
+
 def test_all_games_are_those_that_can_be_recorded(monkeypatch):
     assert sources._all_games() == tuple(GAMES)
     with pytest.raises(UserError, match="no recording of bigfish is shipped"):
@@ -46,6 +51,7 @@ def test_all_games_are_those_that_can_be_recorded(monkeypatch):
     ("options", "message"),
     [
         ({"games": ("pong",)}, "unknown game 'pong'"),
+        ({"seeds": 2, "first_seed": 999}, "go past seed 999, the last one"),
         ({"methods": ("magic",)}, "unknown method 'magic'"),
         ({"recordings": ("gone.gsfrec",)}, "no recording at gone.gsfrec"),
         ({"set": ("train.encoder=magic",)}, "magic"),

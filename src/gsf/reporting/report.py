@@ -75,7 +75,9 @@ class ReportConfig(Options):
     methods: tuple[str, ...] = ()
     """See --games."""
     seeds: Count | None = None
-    """See --games: seeds 0..seeds-1."""
+    """See --games: so many seeds, from --first-seed on."""
+    first_seed: Annotated[int, between(0, 999)] = 0
+    """See --seeds."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -221,7 +223,8 @@ def _missing(
     config: ReportConfig,
     page: Page,
 ) -> Part:
-    seeds = range(config.seeds) if config.seeds else None
+    first = config.first_seed
+    seeds = range(first, first + config.seeds) if config.seeds else None
     absent = missing_runs(rows, config.games or None, config.methods or None, seeds)
     lines = page.problems + _unplayed(rows, found)
     there = has_held_out(judged)

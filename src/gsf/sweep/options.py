@@ -19,6 +19,8 @@ from gsf.sweep.settings import STAGES, check, parse
 if TYPE_CHECKING:
     from gsf.sweep.variants import Variant
 
+MAX_SEEDS = 1_000  # --tune takes the next one
+
 
 @dataclass(frozen=True)
 class RunConfig(Options):
@@ -39,8 +41,10 @@ class RunConfig(Options):
             "gsf-reward+label.n_bins=3, and a row of its own."
         ),
     ] = ("bc", "cql", "gsf-reward")
-    seeds: Annotated[int, between(1, 1000)] = 1
-    """Seeds 0..seeds-1 of every method."""
+    seeds: Annotated[int, between(1, MAX_SEEDS)] = 1
+    """Seeds of every method, from --first-seed on."""
+    first_seed: Annotated[int, between(0, MAX_SEEDS - 1)] = 0
+    """The first of them: 3 with --seeds 2 adds seeds 3 and 4 to a comparison made elsewhere."""
     recordings: tuple[str, ...] = ()
     """Recording files, or names of shipped ones (coinrun-early); each says its game itself."""
     datasets: tuple[Path, ...] = ()
@@ -91,6 +95,11 @@ class RunConfig(Options):
         super().__post_init__()
         if self.storage and not self.cluster:
             raise UserError("--storage is for --cluster; --out says where results go otherwise.")
+        if self.first_seed + self.seeds > MAX_SEEDS:
+            raise UserError(
+                f"--first-seed {self.first_seed} and --seeds {self.seeds} go past seed "
+                f"{MAX_SEEDS - 1}, the last one; choose smaller numbers."
+            )
         self.part()
         self._check_settings()
 

@@ -39,7 +39,8 @@ class Plan:
 
     def jobs(self, chosen: Chosen) -> list[Job]:
         """All runs, the first seed of everything first, with what tuning has chosen."""
-        axes = itertools.product(range(self.config.seeds), self.sources.values(), self.methods)
+        first = self.config.first_seed
+        seeds = range(first, first + self.config.seeds)
         return [
             self.job(
                 source,
@@ -48,7 +49,9 @@ class Plan:
                 self.home(source) / method.name / f"seed{seed}",
                 chosen.get((source.name, method.name), ()),
             )
-            for seed, source, method in axes
+            for seed, source, method in itertools.product(
+                seeds, self.sources.values(), self.methods
+            )
         ]
 
 

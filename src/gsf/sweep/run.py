@@ -128,5 +128,6 @@ def _report(plan: Plan) -> Path:
             games=tuple(plan.sources),
             methods=tuple(method.name for method in plan.methods),
             seeds=plan.config.seeds,
+            first_seed=plan.config.first_seed,
         )
     )

@@ -24,12 +24,12 @@ from gsf.evaluation.held_out_rows import overall
 from gsf.evaluation.rows import MODES, read_table
 from gsf.learn.learner import AgentConfig
 from gsf.sweep.jobs import Job
-from gsf.sweep.options import RunConfig
+from gsf.sweep.options import MAX_SEEDS, RunConfig
 from gsf.sweep.plan import Chosen, Plan
 from gsf.sweep.sources import Source
 from gsf.sweep.variants import Variant
 
-SEED = 1_000
+SEED = MAX_SEEDS
 LIKELIHOOD = "log_likelihood"  # of validation data, a column of trials.csv
 
 
