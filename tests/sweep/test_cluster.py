@@ -1,11 +1,11 @@
 """A sweep on a real Ray cluster whose nodes share no disk with the driver nor with each other."""
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from gsf.sweep.cluster import Handed, connected
 from gsf.sweep.node import Outcome
 from gsf.sweep.options import RunConfig
 from gsf.sweep.run import run
+from gsf.sweep.store import JOURNAL, _read_journal
 from gsf.sweep.units import Unit
 from recordings import save_short_episodes
 
@@ -133,6 +134,7 @@ def test_a_sweep_outlives_its_driver_and_a_node_and_ends_as_on_one_machine(clust
     first.kill()
     first.communicate()
     second = cluster.driver(*command)
+    _wait(lambda: max(_attempts(out).values()) > 1, second)  # it hands out work again
     _wait_for(out, "*/*/seed0/checkpoint.pt", 2, second)
     cluster.tell("kill 0")
     cluster.tell("add")
@@ -142,8 +144,6 @@ def test_a_sweep_outlives_its_driver_and_a_node_and_ends_as_on_one_machine(clust
     assert said.count("my own fault") == 1, said
     assert "failed: starpilot broken seed0: RuntimeError: my own fault" in said
     assert "1 of 4 runs failed" in said
-    attempts = {row["unit"]: row["attempt"] for row in _journal(out)}
-    assert max(attempts.values()) > 1
 
     with pytest.raises(UserError, match="1 of 4 runs failed"):
         run(config)
@@ -151,21 +151,24 @@ def test_a_sweep_outlives_its_driver_and_a_node_and_ends_as_on_one_machine(clust
     assert len(rows) == 4  # random, apart, gsf-reward, its variant
     assert {name: (out / name).read_bytes() for name in rows} == rows
     assert (out / "starpilot/labels-reward-mc+label.n_bins=3/label.npy").is_file()
-    assert len([name for name in attempts if name.startswith("starpilot/gvf-")]) == 1
+    assert len([name for name in _attempts(out) if name.startswith("starpilot/gvf-")]) == 1
     assert not (out / "starpilot/dataset").exists()  # it never travelled
 
 
 def _wait_for(out: Path, pattern: str, n: int, driver: subprocess.Popen) -> None:
+    _wait(lambda: len(list(out.glob(pattern))) >= n, driver)
+
+
+def _wait(until: Callable[[], bool], driver: subprocess.Popen) -> None:
     started = time.monotonic()
-    while len(list(out.glob(pattern))) < n:
+    while not until():
         assert driver.poll() is None, driver.stderr.read()
         assert time.monotonic() - started < 300
         time.sleep(0.05)
 
 
-def _journal(out: Path) -> list[dict]:
-    lines = (out / ".cluster/journal.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
+def _attempts(out: Path) -> dict[str, int]:
+    return {unit: noted["attempt"] for unit, noted in _read_journal(out / JOURNAL).items()}
 
 
 @pytest.mark.xdist_group("ray")
@@ -179,6 +182,26 @@ def test_without_its_token_or_with_no_room_a_cluster_is_refused_before_any_work(
     assert "it has a token, and this machine has none or another; set RAY_AUTH_MODE" in said[0]
     assert "no machine of the cluster has 64 CPUs and 0 GPUs" in said[1]
     assert [path.name for path in (tmp_path / "out").iterdir()] == [".cluster"]
+
+
+ASK = """
+import ray
+from gsf.sweep.cluster import _check_versions, _connect
+
+_connect(ray, {address!r})
+alive = [x["NodeID"] for x in ray.nodes() if x["Alive"]]
+assert _check_versions(ray, [*alive, "a1" * 28]) == alive
+"""
+
+
+@pytest.mark.xdist_group("ray")
+def test_a_machine_that_is_lost_while_a_sweep_connects_is_left_out(cluster):
+    script = ASK.format(address=cluster.address)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=os.environ | TOKEN, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "a machine is gone, and left out (TaskUnschedulableError: " in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -290,30 +290,41 @@ def _share(ray: Any, config: RunConfig) -> tuple[int, dict[str, float]]:
     asked = f"{config.cpus:g} CPUs and {gpus:g} GPUs"
     if not any(fitting.values()):
         raise UserError(f"no machine of the cluster has {asked}, which a run asks for.")
-    console.print(f"{sum(fitting.values())} runs at a time, each with {asked}.")
-    _check_versions(ray, [machine for machine, n in fitting.items() if n])
-    return sum(fitting.values()), {"num_cpus": config.cpus, "num_gpus": gpus}
+    at_a_time = sum(fitting[x] for x in _check_versions(ray, [x for x, n in fitting.items() if n]))
+    if not at_a_time:
+        raise UserError(f"every machine of the cluster with {asked} was lost; add one.")
+    console.print(f"{at_a_time} runs at a time, each with {asked}.")
+    return at_a_time, {"num_cpus": config.cpus, "num_gpus": gpus}
 
 
-def _check_versions(ray: Any, machines: Sequence[str]) -> None:
+def _check_versions(ray: Any, machines: Sequence[str]) -> list[str]:
+    """Those that are still there. One that was lost just now may be on Ray's list for a while."""
     at = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
     remote = ray.remote(_facts).options
-    answers = [
-        remote(num_cpus=0, scheduling_strategy=at(machine, soft=False)).remote()
+    answers = {
+        remote(num_cpus=0, scheduling_strategy=at(machine, soft=False)).remote(): machine
         for machine in machines
-    ]
-    try:
-        found = ray.get(answers, timeout=PATIENCE)
-    except ray.exceptions.GetTimeoutError:
-        raise UserError(f"not all machines of the cluster answered in {PATIENCE} s.") from None
-    except ray.exceptions.RayError as error:
-        raise UserError(
-            f"a machine of the cluster cannot run gsf {__version__}; install the same version on "
-            f"all of them. ({_short(error)})"
-        ) from None
-    for host, version in found:
+    }
+    _, late = ray.wait(list(answers), num_returns=len(answers), timeout=PATIENCE)
+    if late:
+        raise UserError(f"not all machines of the cluster answered in {PATIENCE} s.")
+    lost = ray.exceptions.NodeDiedError, ray.exceptions.TaskUnschedulableError
+    there = []
+    for answer, machine in answers.items():
+        try:
+            host, version = ray.get(answer)
+        except lost as error:
+            console.print(f"a machine is gone, and left out ({_short(error)}).", highlight=False)
+            continue
+        except ray.exceptions.RayError as error:
+            raise UserError(
+                f"a machine of the cluster cannot run gsf {__version__}; install the same version "
+                f"on all of them. ({_short(error)})"
+            ) from None
         if version != __version__:
             raise UserError(
                 f"{host} has gsf {version}, this machine {__version__}; install the same version "
                 "on all of them."
             )
+        there.append(machine)
+    return there
