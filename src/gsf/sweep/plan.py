@@ -41,6 +41,7 @@ class Plan:
         """All runs, the first seed of everything first, with what tuning has chosen."""
         first = self.config.first_seed
         seeds = range(first, first + self.config.seeds)
+        axes = itertools.product(seeds, self.sources.values(), self.methods)
         return [
             self.job(
                 source,
@@ -49,9 +50,7 @@ class Plan:
                 self.home(source) / method.name / f"seed{seed}",
                 chosen.get((source.name, method.name), ()),
             )
-            for seed, source, method in itertools.product(
-                seeds, self.sources.values(), self.methods
-            )
+            for seed, source, method in axes
         ]
 
 
