@@ -128,8 +128,9 @@ def test_a_restored_state_goes_on_bit_for_bit():
     assert saved["states"] != env.latent_state()
 
 
-def test_slots_that_are_kept_go_on_as_if_the_others_were_there():
-    levels, slots = [7, 8, 9, 10, 11, 12], np.array([2, 0])
+@pytest.mark.parametrize("levels", [[7, 8, 9, 10, 11, 12], range(7, 13)])
+def test_slots_that_are_kept_go_on_as_if_the_others_were_there(levels):
+    slots = np.array([2, 0])
     whole, part = (make_env("bigfish", levels, 3, seed=0) for _ in range(2))
     actions = random_actions(440, 3)
     for action in actions[:40]:
@@ -137,6 +138,8 @@ def test_slots_that_are_kept_go_on_as_if_the_others_were_there():
         part.step(action)
     assert np.array_equal(part.keep(slots), obs[slots])
     assert part.num_envs == 2
+    assert part.action_space.contains(actions[0][slots])
+    assert part.observation_space.contains(part.keep(np.array([0, 1])))
     n_ended = 0
     for action in actions[40:]:
         *expected, info = whole.step(action)

@@ -154,6 +154,4 @@ def test_a_game_that_a_file_names_runs_no_code(tmp_path, monkeypatch):
 def test_the_way_from_random_to_published_play():
     game = Game((64, 64, 3), ("-",), random=2.0, published=(10.0, 8.0))
     assert game.way(4.0) == 0.25
-    assert game.way(7.0, random=6.0) == 0.25
-    assert game.way(7.0, random=10.0) is None  # random play is there already
     assert Game((64, 64, 3), ("-",)).way(4.0) is None

@@ -7,11 +7,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import ray_nodes
 from gsf.core.errors import UserError
+from gsf.sweep import cluster as on_cluster
 from gsf.sweep.cluster import Handed, connected
 from gsf.sweep.node import Outcome
 from gsf.sweep.options import RunConfig
@@ -202,6 +204,19 @@ def test_a_machine_that_is_lost_while_a_sweep_connects_is_left_out(cluster):
     )
     assert done.returncode == 0, done.stderr
     assert "a machine is gone, and left out (TaskUnschedulableError: " in done.stderr
+
+
+def test_only_machines_that_are_still_there_count(monkeypatch, tmp_path):
+    machines = [
+        {"NodeID": x, "NodeManagerHostname": x, "Alive": True, "Resources": {"CPU": 3}}
+        for x in ("one", "two")
+    ]
+    ray, config = SimpleNamespace(nodes=lambda: machines), RunConfig(tmp_path)
+    monkeypatch.setattr(on_cluster, "_check_versions", lambda ray, asked: asked[:1])
+    assert on_cluster._share(ray, config)[0] == 3
+    monkeypatch.setattr(on_cluster, "_check_versions", lambda ray, asked: [])
+    with pytest.raises(UserError, match=r"every machine of the cluster with 1 CPUs .* was lost"):
+        on_cluster._share(ray, config)
 
 
 @pytest.mark.parametrize(

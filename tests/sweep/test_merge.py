@@ -64,6 +64,19 @@ def test_shards_share_the_runs_and_merged_they_are_the_sweep(sweep, capsys):
     assert {path: path.stat().st_mtime_ns for path in (home / "sum").rglob("*.pt")} == before
 
 
+def test_seeds_of_another_sweep_are_added_to_it_and_reported_with_it(sweep):
+    home, whole = sweep
+    out = home / "both"
+    few = replace(whole, methods=("bc",), report=True)
+    run(replace(few, out=home / "first"))
+    run(replace(few, out=home / "second", first_seed=1))
+    alone = (home / "second/report/report.html").read_text()
+    assert "runs have no results" not in alone
+    run(replace(few, out=out, merge=(home / "first", home / "second"), seeds=2))
+    assert sorted(x.name for x in (out / "starpilot/bc").iterdir()) == ["seed0", "seed1"]
+    assert "2 seeds per method" in (out / "report/report.html").read_text()
+
+
 def test_shards_may_share_a_directory(sweep):
     home, whole = sweep
     for number in (1, 2):

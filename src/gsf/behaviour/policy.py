@@ -1,5 +1,6 @@
 """A behaviour policy on disk: PPO's network, which actions it chooses among, where it came from."""
 
+import functools
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,12 +33,12 @@ class BehaviourPolicy:
     net: ActorCritic
     provenance: dict[str, Any]
 
-    @property
+    @functools.cached_property  # to find a game is to look through all installed packages
     def facts(self) -> Game:
         """What is known of its game."""
         return _facts(self.provenance)
 
-    @property
+    @functools.cached_property
     def action_ids(self) -> NDArray[np.int64]:
         """The suite's ids of what the network chooses among."""
         return self.facts.action_ids(self.provenance.get("actions", "all"))

@@ -161,8 +161,8 @@ def _reference(
         )
     suite, played = find_game(names.pop())
     levels, difficulty = _facts_of_levels(suite, played, found or _levels_of_policy(facts))
-    if place and found:
-        check_fits(str(dataset), found, place.env, played)
+    if found:
+        check_fits(str(dataset), found, place.env if place else played, played)
     if place and policy is not None:
         own = {"obs_shape": policy.facts.obs_shape, "n_actions": len(policy.facts.actions)}
         check_fits(name, own, place.env, played)
@@ -255,7 +255,8 @@ def _difference(manifest: Mapping[str, Any], facts: Game) -> str | None:
     if facts.obs_shape != tuple(manifest["obs_shape"]):
         return f"its images are {list(facts.obs_shape)}, not {list(manifest['obs_shape'])}"
     n_actions, ids = len(facts.actions), manifest.get("actions")
-    if not (manifest["n_actions"] == n_actions if ids is None else max(ids) < n_actions):
+    known = set(range(n_actions))
+    if not (manifest["n_actions"] == n_actions if ids is None else set(ids) <= known):
         wanted = manifest["n_actions"] if ids is None else f"those up to {max(ids)}"
         return f"it has {n_actions} actions, not {wanted}"
     return None

@@ -211,8 +211,9 @@ def by_entropy(runs: pd.DataFrame) -> Figure:
     """One panel per game: return of every run against how random its play was."""
     learnt = runs[~runs["method"].isin(REFERENCES)]
     games, methods = sorted(set(learnt["game"])), in_order(learnt["method"])
-    note = f"{describe(learnt)}; a point is a run; cross: random play, dashed: its return"
-    figure, axes, left, bottom = panels(len(games), 1.9, columns=3, note=note)
+    note = "a point is a run; cross: random play, dashed: its return"
+    sources = _sources(learnt, note=note)
+    figure, axes, left, bottom = panels(len(games), 1.9, columns=3, **sources)
     for ax, game in zip(axes, games, strict=True):
         ax.set_title(game)
         here = runs[runs["game"] == game]

@@ -107,7 +107,8 @@ def _poor(unseen: Replicates) -> str:
 
 
 def warning(unseen: Replicates) -> str:
-    return caveat(stats.aggregates(unseen))
+    """What to keep in mind of the numbers above; nothing if there is nothing."""
+    return " ".join(x for x in (caveat(stats.aggregates(unseen)), *unseen.scores.caveats) if x)
 
 
 def _basis(unseen: Replicates) -> str:

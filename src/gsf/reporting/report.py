@@ -19,7 +19,7 @@ from gsf.core.drawing import in_order
 from gsf.core.errors import UserError
 from gsf.core.files import digest, digest_file, is_vacant, locked, write_atomic
 from gsf.core.logs import console
-from gsf.core.options import Count, Options, Some, between, to_json
+from gsf.core.options import Count, Options, Seed, Some, between, to_json
 from gsf.core.results import Results, Stage
 from gsf.core.stage import DONE, MANIFEST, Identity, read_manifest
 from gsf.nets.acting import Mode
@@ -76,11 +76,13 @@ class ReportConfig(Options):
     """See --games."""
     seeds: Count | None = None
     """See --games: so many seeds, from --first-seed on."""
-    first_seed: Annotated[int, between(0, 999)] = 0
+    first_seed: Seed = 0
     """See --seeds."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.first_seed and not self.seeds:
+            raise UserError("--first-seed says where --seeds begin; give --seeds, too.")
         for path in self.runs:
             if not path.exists():
                 raise UserError(f"there is no {path} to report on.")
@@ -162,7 +164,7 @@ def first_runs(found: Results) -> Runs:
     first: dict[str, dict[str, Stage]] = {}
     runs = [run for run in found.of("run") if (run.path / "checkpoint.pt").is_file()]
     complete = [run for run in runs if set(RUN) <= set(run.manifest)]
-    for run in sorted(complete, key=lambda run: (str(run.manifest["seed"]), run.path)):
+    for run in sorted(complete, key=lambda run: (run.manifest["seed"], run.path)):
         of_game = first.setdefault(str(run.manifest["game"]), {})
         of_game.setdefault(str(run.manifest["method"]), run)
     return {game: {m: first[game][m] for m in in_order(first[game])} for game in sorted(first)}

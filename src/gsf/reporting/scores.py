@@ -35,6 +35,7 @@ class Scores:
     steps: dict[str, int]  # game -> gradient steps of its trained runs
     games: tuple[str, ...]  # that aggregates are over: the ones every trained method has
     notes: tuple[str, ...]  # what is missing and was left out
+    caveats: tuple[str, ...]  # what is there and was left out all the same
     temperatures: dict[str, tuple[float, ...]]  # that actions of each method were drawn at
     entropy: dict[str, dict[str, Array]]  # method -> game -> [seeds]: of the play, in nats
     weak: frozenset[str]  # games whose player is too near to random play: in no mean over games
@@ -102,9 +103,9 @@ def scores(
             entropy.setdefault(method, {})[str(game)] = runs.entropy
     methods = in_order(returns)
     trained_in = {game for m in methods if m not in REFERENCES for game in returns[m]}
-    weak, weak_notes = _weak_games(rows, trained_in)
+    weak, caveats = _weak_games(rows, trained_in)
     games, notes = _common_games({m: set(returns[m]) - weak for m in methods})
-    notes = [f"{why}: {', '.join(x)}." for why, x in left_out.items()] + weak_notes + notes
+    notes = [f"{why}: {', '.join(x)}." for why, x in left_out.items()] + notes
     trained = part[~part["method"].isin(REFERENCES)]
     last = trained.groupby("game", observed=True)["step"].max()
     steps = {str(game): int(step) for game, step in last.items()}
@@ -112,16 +113,17 @@ def scores(
     drawn = part.groupby("method", observed=True)["temperature"].unique()
     temperatures = {m: tuple(map(float, sorted(drawn[m]))) for m in methods}
     return Scores(
-        split,
-        mode,
-        ordered,
-        seeds,
-        steps,
-        tuple(games),
-        tuple(notes),
-        temperatures,
-        entropy,
-        frozenset(weak),
+        split=split,
+        mode=mode,
+        returns=ordered,
+        seeds=seeds,
+        steps=steps,
+        games=tuple(games),
+        notes=tuple(notes),
+        caveats=tuple(caveats),
+        temperatures=temperatures,
+        entropy=entropy,
+        weak=frozenset(weak),
     )
 
 
@@ -239,20 +241,21 @@ def _common_games(games_of: Mapping[str, set[str]]) -> tuple[list[str], list[str
 def _weak_games(rows: pd.DataFrame, games: set[str]) -> tuple[set[str], list[str]]:
     """Those whose recorded player is too near to random play, on the levels it was recorded on.
 
-    None of them, but a note, if that is true of all. Judged by enough levels only.
+    None of them, but a caveat, if that is true of all. Judged by enough levels only.
     """
-    seen = rows[rows["method"].isin(REFERENCES)]
-    seen = seen[(seen["split"] == "seen") & (seen["mode"] == "sampled")].astype({"game": str})
-    last = seen.groupby(["method", "game"], observed=True)["step"].transform("max")
-    of = seen[seen["step"] == last].groupby(["method", "game"], observed=True)["return"]
-    means, counts = of.mean(), of.size()
-    weak = set()
-    for game in games:
-        facts, player = known_facts(game), ("behaviour", game)
-        if facts is not None and counts.get(player, 0) >= LEAST_LEVELS:
-            way = facts.way(float(means[player]), means.get(("random", game)))
-            weak |= {game} if way is not None and way < LEAST_WAY else set()
-    why = f"less than {LEAST_WAY:.0%} of the way from random to published play"
-    if weak == games:
-        return set(), [f"every recorded player is {why}."] if weak else []
-    return weak, [f"aggregates leave out {g}: its recorded player is {why}." for g in sorted(weak)]
+    seen = rows[(rows["split"] == "seen") & (rows["mode"] == "sampled")].astype({"game": str})
+    players = seen[(seen["method"] == "behaviour") & seen["game"].isin(list(games))]
+    ways: dict[str, float] = {}
+    for game, played in players.groupby("game"):
+        last = played[played["step"] == played["step"].max()]
+        facts = known_facts(str(game))
+        if facts is not None and last["level"].nunique() >= LEAST_LEVELS:
+            way = facts.way(float(last["return"].mean()))
+            ways |= {str(game): way} if way is not None and way < LEAST_WAY else {}
+    if not ways:
+        return set(), []
+    least = f"less than {LEAST_WAY:.0%} of the way from random to published play"
+    if set(ways) == games:
+        return set(), [f"Every recorded player is {least}: this data can hardly rank methods."]
+    said = ", ".join(f"{game} ({way:.0%})" for game, way in sorted(ways.items()))
+    return set(ways), [f"In no mean over games: {said}, whose recorded player is {least}."]

@@ -54,15 +54,11 @@ class Game:
         """Ids of the `distinct` actions, or of `all`."""
         return self.distinct_actions if which == "distinct" else np.arange(len(self.actions))
 
-    def way(self, mean_return: float, random: float | None = None) -> float | None:
-        """How far a return is from random play (0) to the published one on seen levels (1).
-
-        `random`: of random play on the same levels, if that is known. None: there is no such way.
-        """
-        random = self.random if random is None else random
-        if random is None or self.published is None or random >= self.published[0]:
+    def way(self, mean_return: float) -> float | None:
+        """How far a return is from random play (0) to the published one (1), on seen levels."""
+        if self.random is None or self.published is None:
             return None
-        return (mean_return - random) / (self.published[0] - random)
+        return (mean_return - self.random) / (self.published[0] - self.random)
 
 
 class LevelEnv(Protocol):

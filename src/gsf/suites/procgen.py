@@ -86,8 +86,6 @@ class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         facts = GAMES[game]
         self.single_observation_space = gymnasium.spaces.Box(0, 255, facts.obs_shape, np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(len(facts.actions))
-        self.observation_space = batch_space(self.single_observation_space, n_envs)
-        self.action_space = batch_space(self.single_action_space, n_envs)
         self._threads = cores.threads() if threads is None else threads
         self._copy = copy
         listed = list(self.levels) if self._listed else []
@@ -108,6 +106,8 @@ class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._fresh = True
 
     def _open(self) -> None:
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
         if isinstance(self.levels, range):
             first, count = self.levels.start, len(self.levels)
         else:

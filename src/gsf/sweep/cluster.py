@@ -307,7 +307,8 @@ def _check_versions(ray: Any, machines: Sequence[str]) -> list[str]:
     }
     _, late = ray.wait(list(answers), num_returns=len(answers), timeout=PATIENCE)
     if late:
-        raise UserError(f"not all machines of the cluster answered in {PATIENCE} s.")
+        n = f"{len(late)} of {len(answers)}"
+        raise UserError(f"{n} machines of the cluster did not answer in {PATIENCE} s.")
     lost = ray.exceptions.NodeDiedError, ray.exceptions.TaskUnschedulableError
     there = []
     for answer, machine in answers.items():

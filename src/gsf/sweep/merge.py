@@ -28,12 +28,10 @@ def merge(sources: Sequence[Path], out: Path) -> Path:
         if not source.is_dir():
             raise UserError(f"--merge {source}: there is no such directory.")
     found = [(stage, stage.path.relative_to(source.resolve())) for source in sources
-             for stage in find_stages([source])]  # fmt: skip
+             for stage in _find(source)]  # fmt: skip
     if not found:
         raise UserError(f"--merge: no results in {', '.join(map(str, sources))}.")
-    best: dict[Path, Stage] = {
-        stage.path.relative_to(out.resolve()): stage for stage in find_stages([out])
-    }
+    best: dict[Path, Stage] = {stage.path.relative_to(out.resolve()): stage for stage in _find(out)}
     for stage, name in found:
         other = best.get(name)
         if other is not None and stage.kind != "rows":
@@ -52,6 +50,11 @@ def merge(sources: Sequence[Path], out: Path) -> Path:
             advance(done)
     console.print(f"{len(best)} directories of results are in {out}.", soft_wrap=True)
     return out
+
+
+def _find(source: Path) -> list[Stage]:
+    """All but reports, which are made anew of the whole."""
+    return [stage for stage in find_stages([source]) if stage.kind != "report"]
 
 
 def _check_same(one: Stage, other: Stage) -> None:

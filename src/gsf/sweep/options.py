@@ -44,7 +44,8 @@ class RunConfig(Options):
     seeds: Annotated[int, between(1, MAX_SEEDS)] = 1
     """Seeds of every method, from --first-seed on."""
     first_seed: Annotated[int, between(0, MAX_SEEDS - 1)] = 0
-    """The first of them: 3 with --seeds 2 adds seeds 3 and 4 to a comparison made elsewhere."""
+    """The first of them: with 3, --seeds 2 are seeds 3 and 4, to add to a comparison made elsewhere
+    (--merge, or `gsf report A B`)."""
     recordings: tuple[str, ...] = ()
     """Recording files, or names of shipped ones (coinrun-early); each says its game itself."""
     datasets: tuple[Path, ...] = ()
