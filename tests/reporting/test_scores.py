@@ -12,7 +12,10 @@ def test_scores_say_what_they_leave_out():
     full = {("coinrun", "cql"): [[1.0, 2.0], [3.0, 4.0]], ("coinrun", "bc"): [[5.0, 6.0]] * 2}
     rows = table_rows(full)
     assert scores(rows).notes == ()
-    missing = scores(rows[(rows["method"] != "bc") | (rows["seed"] != 1)])
+    without = rows[(rows["method"] != "bc") | (rows["seed"] != 1)]
+    assert scores(without).notes == ()  # a run without any rows is the report's to name
+    elsewhere = rows.assign(split="seen")
+    missing = scores(pd.concat([without, elsewhere]))
     assert missing.notes == ("no unseen rows with greedy actions: coinrun/bc/seed1.",)
     assert missing.returns["bc"]["coinrun"].tolist() == [[5.0, 6.0]]
     behind = rows.assign(step=rows["step"].where((rows["method"] != "bc") | (rows["seed"] != 1), 5))

@@ -22,7 +22,7 @@ from gsf.reporting.stats import DEFAULT, FEW_SEEDS
 
 _HALO = [withStroke(linewidth=2.2, foreground="white")]  # black lines stay visible on dark bars
 _NAMES = {"iqm": "IQM"}
-NAMES_OF_REFERENCES = {"random": "random play", "behaviour": "behaviour policy"}
+NAMES_OF_REFERENCES = {"random": "random play", "behaviour": "recorded player"}
 _INTERVALS = "95 % intervals over seeds and levels"
 
 
@@ -110,7 +110,7 @@ def first(returns: pd.DataFrame) -> Figure:
         ax.grid(axis="y", visible=False)
         _few_ticks(ax, 6 // columns)
     axes[-1].set_xlabel("mean return")
-    _methods_on(axes[0].yaxis, methods)
+    _methods_on(axes[0].yaxis, [in_lines(method) for method in methods])
     handles, labels = axes[0].get_legend_handles_labels()
     if handles:
         figure.legend(handles, labels, loc="outside upper right", ncols=2, fontsize=7.5)
@@ -147,7 +147,8 @@ def intervals(aggregates: pd.DataFrame) -> Figure:
 
 @styled
 def box(ratios: pd.DataFrame) -> Figure:
-    """Every run over the per-game median run of the baseline; white dots are means."""
+    """Every trained run over the per-game median run of the baseline; white dots are means."""
+    ratios = ratios[~ratios["method"].isin(REFERENCES)]
     usable = ratios.dropna(subset=["value"])
     methods = in_order(usable["method"])
     dropped = sorted(set(ratios["game"]) - set(usable["game"]))
@@ -180,28 +181,33 @@ def gain_by_gap(gains: pd.DataFrame) -> Figure:
     """A point for every game and method: its gain on the baseline, against the baseline's gap."""
     figure = new_figure(3.6, **_sources(gains))
     ax = figure.subplots()
-    for method in in_order(gains["method"]):
+    games = gains.groupby("game", observed=True)[["gap", "gap_low", "gap_high"]].first()
+    wide = games["gap_high"].max() - games["gap_low"].min()
+    methods = in_order(gains["method"])
+    for place, method in enumerate(methods):
         mine = gains[gains["method"] == method]
-        bars = mine.assign(value=mine["gap"], low=mine["gap_low"], high=mine["gap_high"])
         ax.errorbar(
-            mine["gap"],
+            mine["gap"] + (place - (len(methods) - 1) / 2) * 0.007 * wide,  # beside each other
             mine["value"],
-            xerr=_errors(bars),
             yerr=_errors(mine),
             fmt=marker(method),
             color=colour(method),
             elinewidth=0.8,
-            label=method,
+            label=in_lines(method),
         )
+    bottom, top = ax.get_ylim()
+    ax.set_ylim(bottom - 0.045 * len(games) * (top - bottom), top)
     above: Any = {"transform": ax.get_xaxis_transform(), "rotation": 40, "fontsize": 8}
-    left, right = ax.get_xlim()
     at = -math.inf
-    for game, gap in gains.groupby("game", observed=True)["gap"].first().sort_values().items():
-        at = max(gap, at + 0.025 * (right - left))  # names stand apart where games do not
+    for number, (game, row) in enumerate(games.sort_values("gap").iterrows()):
+        at = max(row["gap"], at + 0.025 * wide)  # names stand apart where games do not
         ax.text(at, 1.02, str(game), **above, rotation_mode="anchor")
+        y = bottom - 0.045 * (number + 0.5) * (top - bottom)  # a game's gap has a line of its own
+        ax.plot([row["gap_low"], row["gap_high"]], [y, y], color="grey", linewidth=0.8)
+        ax.plot(row["gap"], y, "|", color="grey", markersize=5)
     ax.axhline(0, color="black", linestyle=":", linewidth=1)
     ax.set_ylabel(gains["unit"].iloc[0] if len(gains) else "")
-    ax.set_xlabel("the baseline's gap: (seen - unseen) / unseen")
+    ax.set_xlabel("gap of the baseline: (seen - unseen) / unseen; grey: its intervals")
     ax.legend(frameon=False)
     return figure
 

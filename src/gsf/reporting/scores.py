@@ -156,9 +156,10 @@ def _select(
         chosen = trained[trained["step"] == step]
     everyone = rows[~is_reference]
     grid = [sorted(set(everyone[name])) for name in ("game", "method", "seed")]
+    nowhere = set(missing_runs(everyone, *grid))  # `report` names them once
     absent = set(missing_runs(trained, *grid))
     behind = "left out, behind the others" if step is None else f"not evaluated at step {step}"
-    for run in missing_runs(chosen, *grid):
+    for run in [run for run in missing_runs(chosen, *grid) if run not in nowhere]:
         why = f"no {split} rows with {mode} actions" if run in absent else behind
         left_out.setdefault(why, []).append(run)
     parts = [chosen]
