@@ -21,6 +21,7 @@ from gsf.core.sealed import load_checkpoint
 from gsf.core.stage import read_manifest
 from gsf.data.recording import BLOCK, Recording
 from gsf.data.replay import Recorder, Replay
+from gsf.suites import facts_of
 from gsf.suites.procgen import make_env
 from signals import stopped
 
@@ -246,6 +247,16 @@ def test_a_policy_acts_without_a_dataset(trained):
     logits = policy.net(torch.from_numpy(obs))[0]
     chosen = logits.softmax(1).detach().numpy()
     assert probs[:, [1, 4, 7, 9]] == pytest.approx(chosen, abs=1e-6)
+
+
+def test_a_policy_looks_its_game_up_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr("gsf.behaviour.policy.facts_of", lambda x: asked.append(x) or facts_of(x))
+    policy = load_policy("coinrun")
+    before = len(asked)
+    for _ in range(3):
+        policy.act_probs(np.zeros((1, 64, 64, 3), np.uint8))
+    assert len(asked) <= before + 1
 
 
 def test_a_trained_policy_is_trained_further_to_what_it_would_have_been(trained, tmp_path):
