@@ -69,3 +69,8 @@ def test_the_cost_is_that_of_the_last_whole_row(tmp_path: Path):
     (tmp_path / "metrics.jsonl").write_bytes(b"\xff\xfe not UTF-8\n")
     assert method._seconds_per_step(Results([tmp_path]), page) == {}
     assert "metrics.jsonl is damaged: line 1 fails its checksum" in page.problems[0]
+
+
+def test_a_policy_that_has_only_begun_has_a_panel_all_the_same():
+    figure = method.draw_entropy({"maze": []})
+    assert len(figure.axes) == 1

@@ -169,7 +169,7 @@ def draw_entropy(by_game: Mapping[str, Metrics]) -> Figure:
         ax.plot([row["step"] for row in rows], entropy, color=BLUE)
         if facts := known_facts(game):
             few, many = (math.log(len(x)) for x in (facts.distinct_actions, facts.actions))
-            uniform = few if max(entropy) <= few + 0.01 else many  # a policy begins close to it
+            uniform = few if max(entropy, default=0) <= few + 0.01 else many  # it begins near
             ax.axhline(uniform, color="black", linestyle=":", linewidth=1)
             ax.set_ylim(0, uniform * 1.08)
         ax.set_title(game)
