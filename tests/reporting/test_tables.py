@@ -11,7 +11,7 @@ from synthetic import evaluation_rows, table_rows
 
 def test_the_papers_table_is_whole():
     paper = tables.paper_table().pivot(index="game", columns="method", values="value")
-    assert set(paper.index) == {*GAMES, "mean", "median"}
+    assert set(paper.index) == {*GAMES, "iqm", "mean", "median"}
     averages = {  # over its 16 games
         "bc": (-0.058, -0.047),
         "deepmdp": (-0.575, -0.662),
@@ -24,6 +24,8 @@ def test_the_papers_table_is_whole():
         assert paper.loc["mean", method] == pytest.approx(mean, abs=6e-4)
         assert paper.loc["median", method] == pytest.approx(median, abs=6e-4)
     assert paper.loc["climber", "gsf-reward"] == 1.894737
+    middle = paper.loc[list(GAMES), "bc"].sort_values()[4:12]  # half of the 16 games
+    assert paper.loc["iqm", "bc"] == pytest.approx(middle.mean())
 
 
 def test_ours_stands_beside_the_papers_on_the_same_games():
@@ -36,6 +38,7 @@ def test_ours_stands_beside_the_papers_on_the_same_games():
     assert list(table.columns[-2:]) == ["gsf-reward", "gsf-reward (paper)"]
     # the mean of the paper's coinrun and maze, not of its 16 games
     assert table.set_index("game").loc["mean", "bc (paper)"] == f"{(0.070671 - 0.368421) / 2:.2f}"
+    assert table.set_index("game").loc["iqm", "bc (paper)"] == f"{(0.070671 - 0.368421) / 2:.2f}"
     without = tables.beside_paper(stats.relative(stats.bootstrap(scores(rows), n=50)), {"maze"})
     assert tables.wide(without).set_index("game").loc["mean", "bc (paper)"] == "0.07"
 

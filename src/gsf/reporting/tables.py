@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from scipy.stats import trim_mean
 
 from gsf.core.drawing import in_order
 from gsf.core.files import write_atomic
@@ -21,23 +22,25 @@ _OVERALL = ("iqm", "mean", "median")  # rows below the games
 
 @functools.cache
 def paper_games() -> frozenset[str]:
-    return frozenset(paper_table()["game"]) - {"mean", "median"}
+    return frozenset(paper_table()["game"]) - set(_OVERALL)
 
 
 def paper_table(games: Iterable[str] | None = None) -> pd.DataFrame:
-    """The paper's numbers: method, game, value; rows "mean" and "median" over `games` (all 16)."""
+    """The paper's numbers: method, game, value; rows iqm, mean and median over `games` (all 16)."""
     with (files("gsf.reporting") / "assets" / "paper_table.csv").open() as file:
         table = pd.read_csv(file, index_col="game")
     among = table if games is None else table[table.index.isin(list(games))]
-    table = pd.concat([table, among.agg(["mean", "median"])]).rename_axis("game").reset_index()
+    middle = pd.DataFrame({m: [trim_mean(among[m], 0.25)] for m in among}, index=["iqm"])
+    table = pd.concat([table, middle, among.agg(["mean", "median"])])
+    table = table.rename_axis("game").reset_index()
     return table.melt("game", var_name="method", value_name="value")[["method", "game", "value"]]
 
 
 def beside_paper(relative: pd.DataFrame, weak: Iterable[str] = ()) -> pd.DataFrame:
     """`stats.relative` with the paper's numbers as methods "bc (paper)"... beside ours.
 
-    Its mean and median are over the games that ours are over, so that the two can be compared: not
-    over those that are too `weak`.
+    Its IQM, mean and median are over the games that ours are over, so that the two can be compared:
+    not over those that are too `weak`.
     """
     by_game = relative[~relative["game"].isin(_OVERALL)]
     averaged = set(relative["method"][relative["game"] == "mean"])
@@ -45,7 +48,7 @@ def beside_paper(relative: pd.DataFrame, weak: Iterable[str] = ()) -> pd.DataFra
         index="game", columns="method", values="value"
     )
     paper = paper_table(values.dropna().index.difference(list(weak)))
-    paper = paper[paper["game"].isin([*by_game["game"], "mean", "median"])]
+    paper = paper[paper["game"].isin([*by_game["game"], *_OVERALL])]
     paper = paper.assign(method=paper["method"] + PAPER, unit="(x - cql) / cql")
     return pd.concat([relative, paper], ignore_index=True)
 
