@@ -270,6 +270,37 @@ def test_a_trained_policy_is_trained_further_to_what_it_would_have_been(trained,
     assert load_policy(out).provenance["frames"] == 512
 
 
+def test_a_policy_of_another_directory_is_trained_further(trained, tmp_path, monkeypatch):
+    first = load_policy(trained.out)
+    begun = []
+    iterate = PPO.iterate
+
+    def noting(ppo):
+        begun.append((ppo.frames, {k: x.clone() for k, x in ppo.net.state_dict().items()}))
+        return iterate(ppo)
+
+    monkeypatch.setattr(PPO, "iterate", noting)
+    further = dataclasses.replace(
+        trained, start_from=trained.out, frames=500, seed=1, out=tmp_path / "further"
+    )
+    collect(further)
+    (at, weights), *_ = begun
+    assert at == 256  # where the first stopped
+    assert all(torch.equal(x, weights[k]) for k, x in first.net.state_dict().items())
+    made = load_policy(further.out).provenance
+    assert (made["frames"], made["started_from"]) == (512, first.provenance["digest"])
+    assert made["digest"] != first.provenance["digest"]
+    for wrong, sentence in (
+        ({"frames": 256}, "has learnt from 256 frames already; ask for more --frames"),
+        ({"encoder": "impala_small"}, "was trained with --encoder nature, not impala_small"),
+        ({"actions": "all"}, "was trained with --actions distinct, not all"),
+        ({"game": "maze"}, "was trained on fruitbot"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            collect(dataclasses.replace(further, **wrong, out=tmp_path / "refused"))
+    assert not (tmp_path / "refused").exists()
+
+
 def test_bad_policies_are_named(trained, tmp_path):
     with pytest.raises(UserError, match="no policy at"):
         load_policy(tmp_path)
@@ -287,5 +318,7 @@ def test_impossible_requests_are_refused(tmp_path):
         CollectConfig(game="pong")
     with pytest.raises(UserError, match="exclude each other"):
         CollectConfig(game="maze", random=True, policy=tmp_path)
+    with pytest.raises(UserError, match="exclude each other"):
+        CollectConfig(game="maze", start_from=tmp_path, policy=tmp_path)
     with pytest.raises(UserError, match="--transitions must be between 1"):
         CollectConfig(game="maze", transitions=0)

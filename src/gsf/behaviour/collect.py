@@ -10,6 +10,7 @@ import contextlib
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -54,8 +55,10 @@ def collect(config: CollectConfig) -> Path:
     """
     out, game = config.directory, config.played
     path = out / f"{game}.gsfrec"
-    given = _given_policy(config)
-    identity = _identity(config, given)
+    given, first = _policy_at(config, config.policy), _policy_at(config, config.start_from)
+    if first:
+        _check_trainable(config, first)
+    identity = _identity(config, given, first)
     if identity.is_done(out):
         (out / RECORDING_STATE).unlink(missing_ok=True)  # of a process killed at its very end
         path = path if path.is_file() else out / DATASET
@@ -70,7 +73,7 @@ def collect(config: CollectConfig) -> Path:
                 "of it: its play goes into a dataset.",
                 soft_wrap=True,
             )
-        policy = given if given or config.random else _train(config, identity, out)
+        policy = given if given or config.random else _train(config, identity, out, first)
         if config.plain or difference:
             path = out / DATASET
             content, returns = record_plain(config, path, policy)
@@ -92,37 +95,58 @@ def collect(config: CollectConfig) -> Path:
     return path
 
 
-def _identity(config: CollectConfig, policy: BehaviourPolicy | None) -> Identity:
+def _identity(
+    config: CollectConfig, policy: BehaviourPolicy | None, first: BehaviourPolicy | None
+) -> Identity:
     """Of the directory: a policy that is trained here, or a recording of another's play."""
     env = {} if config.env is None else {"env": code_of(config.played) or ""}
     resolved = {"plain": True} if config.plain else {}
     if policy is None and not config.random:
         encoder = encoders.find(config.schedule.encoder).identity("encoder")
-        return Identity.of("policy", config, encoder | env, **resolved)
+        start = {} if first is None else {"start_from": first.provenance["digest"]}
+        return Identity.of("policy", config, encoder | env | start, **resolved)
     inputs = {} if policy is None else {"policy": policy.provenance["digest"]}
     return Identity.of("recording", config, inputs | env, **resolved)
 
 
-def _given_policy(config: CollectConfig) -> BehaviourPolicy | None:
-    if config.policy is None:
+def _policy_at(config: CollectConfig, path: Path | None) -> BehaviourPolicy | None:
+    """A policy of the game asked for."""
+    if path is None:
         return None
-    policy = load_policy(config.policy, config.device)
+    policy = load_policy(path, config.device)
     trained = (policy.provenance["game"], policy.provenance["difficulty"])
     if trained != (config.game, config.difficulty):
         raise UserError(
-            f"{config.policy} was trained on {trained[0]} ({trained[1]}), "
+            f"{path} was trained on {trained[0]} ({trained[1]}), "
             f"not on {config.game} ({config.difficulty})."
         )
     wanted, own = facts_of(config.played), policy.facts
     if (own.obs_shape, len(own.actions)) != (wanted.obs_shape, len(wanted.actions)):
         raise UserError(
-            f"{config.policy} was trained on images {list(own.obs_shape)} and {len(own.actions)} "
+            f"{path} was trained on images {list(own.obs_shape)} and {len(own.actions)} "
             f"actions; {config.env} has {list(wanted.obs_shape)} and {len(wanted.actions)}."
         )
     return policy
 
 
-def _train(config: CollectConfig, identity: Identity, out: Path) -> BehaviourPolicy:
+def _check_trainable(config: CollectConfig, policy: BehaviourPolicy) -> None:
+    own: dict[str, Any] = {"actions": "all", "frames": 0} | policy.provenance
+    for option, value in (("encoder", config.schedule.encoder), ("actions", config.actions)):
+        if own[option] != value:
+            raise UserError(
+                f"{config.start_from} was trained with --{option} {own[option]}, not {value}; "
+                "give it the same."
+            )
+    if own["frames"] >= config.frames:
+        raise UserError(
+            f"{config.start_from} has learnt from {own['frames']:,} frames already; ask for more "
+            "--frames."
+        )
+
+
+def _train(
+    config: CollectConfig, identity: Identity, out: Path, first: BehaviourPolicy | None
+) -> BehaviourPolicy:
     """Metrics: those of `PPO.iterate` under ppo/, and
     ppo/frames_per_second   of this update, its play and its learning
     ppo/seconds             of training so far, over all restarts
@@ -134,6 +158,9 @@ def _train(config: CollectConfig, identity: Identity, out: Path) -> BehaviourPol
     keep_freed_memory()
     rng = np.random.default_rng([config.seed, TRAINING])
     ppo = PPO(config, config.make_env(rng), rng, config.action_ids)
+    if first:
+        ppo.net.load_state_dict(first.net.state_dict())
+        ppo.frames = first.provenance.get("frames", 0)
     seconds, saved = 0.0, time.monotonic()
     if (out / TRAINING_STATE).is_file():
         path = out / TRAINING_STATE
@@ -185,6 +212,7 @@ def _train(config: CollectConfig, identity: Identity, out: Path) -> BehaviourPol
         "return": ppo.mean_return,
         "gsf": __version__,
         "config": identity.options,
+        **({"started_from": first.provenance["digest"]} if first else {}),
         **encoders.find(config.schedule.encoder).identity("encoder_code"),
         **(env_facts(config.played) if config.env else {}),
     }

@@ -146,6 +146,10 @@ class CollectConfig(PPOConfig):
     """Record this policy (a file, or the directory of another collect) instead of training one."""
     random: bool = False
     """Record uniform random play instead of training."""
+    start_from: Input[Path | None] = None
+    """Train this policy further (a file, the directory of another collect, the name of a shipped
+    one) instead of a new one. --frames counts those it has learnt from, too; Adam's averages and
+    the scale of rewards, which a policy does not hold, begin anew."""
     checkpoint_seconds: Incidental[Annotated[float, between(0, 10**6)]] = 60.0
     """Time between two checkpoints of training."""
     wandb: Incidental[bool] = False
@@ -174,8 +178,10 @@ class CollectConfig(PPOConfig):
             )
         object.__setattr__(self, "game", game)
         object.__setattr__(self, "difficulty", self.difficulty or suite.difficulties[0])
-        if self.policy is not None and self.random:
-            raise UserError("--policy and --random exclude each other; choose one of them.")
+        if (self.policy is not None) + self.random + (self.start_from is not None) > 1:
+            raise UserError(
+                "--policy, --random and --start-from exclude each other; choose one of them."
+            )
 
     @property
     def directory(self) -> Path:
