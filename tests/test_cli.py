@@ -70,7 +70,7 @@ def test_a_preset_sets_the_defaults_that_help_shows(gsf):
         (("run", "--preset", "labtop"), "did you mean laptop?"),
         (("run", "--preset"), "--preset needs a value"),
         (("bench", "cost", "--preset", "study"), "gsf bench cost has no presets"),
-        (("run", "--preset", "paper"), "no recording of bigfish is shipped; make one with"),
+        (("run", "--preset", "paper"), "bigfish has 500,032 transitions, not the 5,000,000"),
         (("collect", "--game", "coinrun", "--seed", "-1"), "--seed must be between 0 and"),
     ]:
         code, _, err = gsf(*argv)

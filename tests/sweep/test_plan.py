@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from gsf.core.errors import UserError
+from gsf.data.recording import SHIPPED
 from gsf.suites.procgen import GAMES
 from gsf.sweep import sources
 from gsf.sweep.plan import resolve
@@ -43,8 +44,15 @@ def test_seeds_of_an_earlier_comparison_are_not_run_again(tmp_path):
 
 def test_all_games_are_those_that_can_be_recorded(monkeypatch):
     assert sources._all_games() == tuple(GAMES)
-    with pytest.raises(UserError, match="no recording of bigfish is shipped"):
+    assert set(resolve(RunConfig(games=("all",))).sources) == set(GAMES)
+    monkeypatch.setattr(sources, "list_shipped", lambda: [SHIPPED / "coinrun.gsfrec"])
+    with pytest.raises(UserError, match="no recording of bigfish is shipped; make one with"):
         resolve(RunConfig(games=("all",)))
+
+
+def test_a_recording_that_is_too_short_is_named_at_once():
+    with pytest.raises(UserError, match=r"coinrun has 500,032 transitions, not the 500,033 asked"):
+        resolve(RunConfig(games=("coinrun",), set=("materialise.transitions=500033",)))
 
 
 @pytest.mark.parametrize(
