@@ -10,7 +10,7 @@ from gsf.core.errors import UserError
 from gsf.data.inspect import ListConfig, list_data
 from gsf.data.recording import BLOCK, SHIPPED, Recording, concatenate, list_shipped
 from gsf.data.replay import Recorder, Replay, play_blocks
-from gsf.suites.procgen import make_env
+from gsf.suites.procgen import GAMES, make_env
 from recordings import record
 
 
@@ -198,4 +198,6 @@ def test_the_list_says_how_far_each_recording_is_from_random_to_published(capsys
         line.split()[0]: line.split() for line in lines if line and line.split()[-1][-1] == "M"
     }
     assert found["coinrun-fifteen"][-2] == "77%"  # (8.23 - 3.93) / (9.5 - 3.93)
+    assert found["coinrun-validation"][-2] == "-"  # what is published is of seen levels
+    assert set(GAMES) <= set(found)
     assert found["dodgeball"][-2] == "25%"  # (1.67 - 0.58) / (5.0 - 0.58)

@@ -62,19 +62,23 @@ def list_data(config: ListConfig) -> None:
     weak = []
     for path in list_shipped():
         recording = Recording.load(path)
-        facts, game, mean = summary(recording), facts_of(recording.game), mean_return(recording)
-        way = None if mean is None else game.way(mean)
+        facts, mean = summary(recording), mean_return(recording)
+        random = published = way = None  # known of seen levels only
+        if not path.stem.endswith("-validation"):
+            game = facts_of(recording.game)
+            random, published = game.random, game.published and game.published[0]
+            way = None if mean is None else game.way(mean)
         table.add_row(
             path.stem,
             f"{len(recording):,}",
             facts["levels"].split()[0],
             facts["mean return"],
-            "-" if game.random is None else f"{game.random:.1f}",
-            "-" if game.published is None else f"{game.published[0]:.1f}",
-            "-" if way is None else f"{way:.0%}",
+            "-" if random is None else f"{random:.1f}",
+            "-" if published is None else f"{published:.1f}",
+            "-" if way is None else f"{way:z.0%}",
             "; ".join(_in_short(take.policy) for take in recording.takes),
         )
-        if way is not None and way < LEAST_WAY and not path.stem.endswith("-validation"):
+        if way is not None and way < LEAST_WAY:
             weak.append(path.stem)
     shown = Console()
     if not table.row_count:
@@ -82,7 +86,8 @@ def list_data(config: ListConfig) -> None:
         return
     shown.print(table)
     shown.print(
-        "return: mean of the episodes recorded; random: of random play on the training levels; "
+        "return: mean of the whole episodes recorded (in a short recording long ones are cut off, "
+        "and do not count); random: of random play on the training levels; "
         "published: of PPO after 25M frames, on seen levels; way: how far the return is from "
         "random to published; trained: for so many frames. More: gsf data info NAME.",
         soft_wrap=True,
