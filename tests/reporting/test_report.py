@@ -194,6 +194,27 @@ def test_files_of_an_earlier_report_go_when_it_is_made_again(tmp_path: Path, und
     assert (tmp_path / "out" / "figures" / "mine.txt").exists()
 
 
+def test_a_method_that_lacks_games_can_be_left_out(tmp_path: Path, undrawn):
+    rows = evaluation_rows(["coinrun", "maze"], ["cql", "bc", "pse"], 2, 5)
+    lacking = rows[(rows["game"] != "maze") | (rows["method"] != "pse")]
+    lacking.to_csv(tmp_path / "rows.csv", index=False)
+    out, source = tmp_path / "out", (tmp_path / "rows.csv",)
+
+    def averaged() -> tuple[set[str], str]:
+        table = pd.read_csv(out / "tables" / "relative.csv")
+        return set(table["method"]), (out / "report.html").read_text()
+
+    report(ReportConfig(source, out, **SMALL))
+    assert "aggregates leave out maze: no run of pse" in averaged()[1]
+    report(ReportConfig(source, out, **SMALL, leave_out=("pse",)))
+    methods, page = averaged()
+    assert "pse" not in methods
+    assert "aggregates leave out" not in page
+    assert "left out, as asked: pse." in page
+    with pytest.raises(UserError, match=r"--leave-out psi: there is none; there are .*bc, cql"):
+        report(ReportConfig(source, out, **SMALL, leave_out=("psi",)))
+
+
 def test_a_report_removes_nothing_behind_a_link(tmp_path: Path, undrawn):
     steps = evaluation_rows(["maze"], ["cql", "bc"], 1, 3, steps=(5, 10))
     steps.to_csv(tmp_path / "rows.csv", index=False)

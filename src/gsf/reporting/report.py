@@ -6,7 +6,7 @@ reported. Same inputs, same bytes. Torch and Procgen are imported late, and only
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -78,6 +78,8 @@ class ReportConfig(Options):
     """See --games: so many seeds, from --first-seed on."""
     first_seed: Seed = 0
     """See --seeds."""
+    leave_out: tuple[str, ...] = ()
+    """Methods to leave out, such as one that lacks games: means are over the games all have."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -98,8 +100,19 @@ def report(config: ReportConfig) -> Path:
     rows, problems = gather(config.runs)
     if not len(rows) and not found.of("run"):
         raise UserError(f"no run found in {', '.join(map(str, config.runs))}. {' '.join(problems)}")
+    rows = _without(rows, config.leave_out, problems)
     with locked(config.out):
         return _report(config, found, rows, problems)
+
+
+def _without(rows: pd.DataFrame, methods: Sequence[str], problems: list[str]) -> pd.DataFrame:
+    known = sorted(set(rows["method"]))
+    for name in methods:
+        if name not in known:
+            raise UserError(f"--leave-out {name}: there is none; there are {', '.join(known)}.")
+    if methods:
+        problems.append(f"left out, as asked: {', '.join(methods)}.")
+    return rows[~rows["method"].isin(methods)]
 
 
 def _report(config: ReportConfig, found: Results, rows: pd.DataFrame, problems: list[str]) -> Path:
@@ -117,7 +130,7 @@ def _report(config: ReportConfig, found: Results, rows: pd.DataFrame, problems: 
         page.add("results", "Results", results(returns, config.baseline, page))
         page.add("tables", "Tables", all_tables(returns, config.baseline, page))
     page.add("held_out", "Held-out contexts", held_out(judged, page))
-    runs = first_runs(found)
+    runs = first_runs(found, config.leave_out)
     if config.videos:
         if config.env is not None:
             play_in(config.env, runs)
@@ -159,12 +172,13 @@ def _finish(config: ReportConfig, found: Results, page: Page, stale: Iterable[st
     identity.finish(config.out)
 
 
-def first_runs(found: Results) -> Runs:
+def first_runs(found: Results, without: Iterable[str] = ()) -> Runs:
     """Of every game and method the run with the lowest seed that has a checkpoint."""
     first: dict[str, dict[str, Stage]] = {}
     runs = [run for run in found.of("run") if (run.path / "checkpoint.pt").is_file()]
     complete = [run for run in runs if set(RUN) <= set(run.manifest)]
-    for run in sorted(complete, key=lambda run: (run.manifest["seed"], run.path)):
+    wanted = [run for run in complete if run.manifest["method"] not in without]
+    for run in sorted(wanted, key=lambda run: (run.manifest["seed"], run.path)):
         of_game = first.setdefault(str(run.manifest["game"]), {})
         of_game.setdefault(str(run.manifest["method"]), run)
     return {game: {m: first[game][m] for m in in_order(first[game])} for game in sorted(first)}
