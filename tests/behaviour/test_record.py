@@ -60,7 +60,10 @@ def test_it_replays_where_its_file_is_named_and_nowhere_else(recorded, tmp_path)
 def test_a_sweep_takes_it_with_its_environment(recorded, tmp_path):
     with pytest.raises(UserError, match=r"is play in .*walks.py:make; name it with --env"):
         resolve(RunConfig(recordings=(str(recorded),)))
-    plan = resolve(RunConfig(recordings=(str(recorded),), env=f"{WALKS}:make"))
+    config = RunConfig(
+        recordings=(str(recorded),), env=f"{WALKS}:make", set=("materialise.transitions=800",)
+    )
+    plan = resolve(config)
     assert plan.sources["walks"].env == f"{WALKS}:make"
     changed = tmp_path / "walks.py"
     changed.write_text(WALKS.read_text() + "\n")

@@ -30,9 +30,10 @@ def paper_table(games: Iterable[str] | None = None) -> pd.DataFrame:
     with (files("gsf.reporting") / "assets" / "paper_table.csv").open() as file:
         table = pd.read_csv(file, index_col="game")
     among = table if games is None else table[table.index.isin(list(games))]
-    middle = pd.DataFrame({m: [trim_mean(among[m], 0.25)] for m in among}, index=["iqm"])
-    table = pd.concat([table, middle, among.agg(["mean", "median"])])
-    table = table.rename_axis("game").reset_index()
+    overall = among.agg(["mean", "median"])
+    if len(among):
+        overall.loc["iqm"] = trim_mean(among, 0.25)
+    table = pd.concat([table, overall]).rename_axis("game").reset_index()
     return table.melt("game", var_name="method", value_name="value")[["method", "game", "value"]]
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gsf.core.errors import UserError
+from gsf.data.recording import Recording
 from gsf.nets import encoders
 from gsf.nets.runtime import pick_device
 from gsf.sweep.jobs import Job
@@ -54,6 +55,16 @@ class Plan:
         ]
 
 
+def _check_length(source: Source, wanted: int) -> None:
+    length = len(Recording.load(str(source)))
+    if length < wanted:
+        raise UserError(
+            f"{source} has {length:,} transitions, not the {wanted:,} asked for; make a larger "
+            f"recording (`gsf collect --game {source.name} --transitions {wanted}`) and name it "
+            f"with --recordings, or take fewer: --set materialise.transitions={length}."
+        )
+
+
 def resolve(config: RunConfig) -> Plan:
     """Sources, methods and the options of every stage; one sentence if one is wrong."""
     methods = tuple(config.find_methods())
@@ -66,11 +77,14 @@ def resolve(config: RunConfig) -> Plan:
         if not config.cluster:  # which has other devices than this machine
             for stage in (trained, fitted):
                 pick_device(stage.device)
-    config.stage("materialise", recording="", out=Path())
+    wanted = config.stage("materialise", recording="", out=Path()).transitions
     played = config.stage("evaluate", agent="")
     if not config.cluster:
         pick_device(played.device)
     sources = find_sources(config)
+    for source in sources.values():
+        if source.recording and wanted:
+            _check_length(source, wanted)
     for source in sources.values() if config.tune else ():
         if source.played and not played.n_validation:
             advice = "add evaluate.n_validation=50 to --set."
