@@ -1,6 +1,7 @@
 import itertools
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
@@ -145,6 +146,33 @@ def test_a_method_keeps_its_colour_in_any_company(five):
 def test_a_variant_is_named_in_lines():
     assert figures.in_lines("cql") == "cql"
     assert figures.in_lines("cql+cql.alpha=4+train.lr=1e-3") == "cql\n+cql.alpha=4\n+train.lr=1e-3"
+
+
+@pytest.mark.parametrize("name", ["box", "gain_by_gap", "profiles"])
+def test_many_variants_have_room(name):
+    """Nothing is pressed to nothing (matplotlib would warn) and no name leaves the figure."""
+    names = ["cql", *(f"gsf-reward+label.n_bins={k}+train.lr=1e-{k}" for k in range(2, 20))]
+    rows = evaluation_rows(**SMALL, methods=names, n_seeds=1)
+    seen, test = (stats.bootstrap(scores(rows, s), n=9) for s in ("seen", "unseen"))
+    made: dict[str, Any] = {
+        "box": lambda: stats.ratios(test),
+        "gain_by_gap": lambda: stats.gain_by_gap(seen, test),
+        "profiles": lambda: stats.profiles(test),
+    }
+    figure = getattr(figures, name)(made[name]())
+    figure.draw_without_rendering()
+    panel = figure.axes[0]
+    assert panel.get_window_extent().height > figure.bbox.height / 2
+    assert len(figure.legends) == (name != "box")
+    for legend in figure.legends:
+        held = legend.get_window_extent()
+        assert held.y0 >= 0
+        assert held.y1 <= figure.bbox.height
+        assert held.x0 >= panel.get_window_extent().x1
+    if name == "box":
+        assert [label.get_text() for label in panel.get_yticklabels()] == names[::-1]
+        places = [label.get_window_extent() for label in panel.get_yticklabels()]
+        assert not any(a.overlaps(b) for a, b in itertools.pairwise(places))
 
 
 def test_runs_are_drawn_by_their_entropy_beside_random_play():

@@ -76,6 +76,14 @@ def in_lines(method: str) -> str:
     return "\n+".join((plain, *settings))
 
 
+def _legend_beside(figure: Figure, ax: Axes) -> None:
+    """The legend of a panel, right of all panels; the figure grows until it has room for it."""
+    handles, names = ax.get_legend_handles_labels()
+    lines = sum(0.05 + 0.13 * (1 + name.count("\n")) for name in names)
+    figure.set_figheight(max(figure.get_figheight(), 0.9 + lines))
+    figure.legend(handles, names, loc="outside right center", fontsize=7.5)
+
+
 def first_width(n_games: int) -> float:
     """Inches; up to two games stand below each other, so that they can be read on a phone."""
     return 4.5 if n_games <= 2 else WIDTH
@@ -150,29 +158,28 @@ def box(ratios: pd.DataFrame) -> Figure:
     """Every trained run over the per-game median run of the baseline; white dots are means."""
     ratios = ratios[~ratios["method"].isin(REFERENCES)]
     usable = ratios.dropna(subset=["value"])
-    methods = in_order(usable["method"])
+    methods = in_order(usable["method"])[::-1]
     dropped = sorted(set(ratios["game"]) - set(usable["game"]))
     note = "one point per run (game and seed), boxes are quartiles, white dots means"
     note += f"; n/a as the baseline is not above 0: {', '.join(dropped)}" if dropped else ""
-    figure = new_figure(3.3, **_sources(usable, note=note))
+    figure = new_figure(0.9 + 0.3 * len(methods), **_sources(usable, note=note))
     ax = figure.subplots()
     values = [usable.loc[usable["method"] == m, "value"].to_numpy() for m in methods]
     if values:
         black: Any = {"medianprops": {"color": "black"}, "showfliers": False, "manage_ticks": False}
-        place: Any = {"positions": range(len(methods)), "widths": 0.6}
+        place: Any = {"positions": range(len(methods)), "widths": 0.6, "orientation": "horizontal"}
         drawn = ax.boxplot(values, patch_artist=True, **place, **black)
         for patch, method in zip(drawn["boxes"], methods, strict=True):
             patch.set(facecolor=colour(method), alpha=0.6)
-    for x, (method, runs) in enumerate(zip(methods, values, strict=True)):
+    for y, (method, runs) in enumerate(zip(methods, values, strict=True)):
         aside = (np.arange(len(runs)) * 0.618 % 1 - 0.5) * 0.4  # even, and not in order of games
-        ax.plot(x + aside, runs, ".", color="black", alpha=0.35, markersize=2.5)
+        ax.plot(runs, y + aside, ".", color="black", alpha=0.35, markersize=2.5)
         face = "white" if len(runs) > 1 else colour(method)
-        ax.plot(x, runs.mean(), "o", color="black", mfc=face, markersize=6, zorder=4)
-    ax.axhline(1, color="black", linestyle=":", linewidth=1)
-    ax.grid(axis="x", visible=False)
-    ax.set_ylabel(ratios["unit"].iloc[0] if len(ratios) else "")
-    names = [in_lines(method) for method in methods]
-    _methods_on(ax.xaxis, names, rotation=35, ha="right", rotation_mode="anchor")
+        ax.plot(runs.mean(), y, "o", color="black", mfc=face, markersize=6, zorder=4)
+    ax.axvline(1, color="black", linestyle=":", linewidth=1)
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel(ratios["unit"].iloc[0] if len(ratios) else "")
+    _methods_on(ax.yaxis, methods)
     return figure
 
 
@@ -200,7 +207,7 @@ def gain_by_gap(gains: pd.DataFrame) -> Figure:
     above: Any = {"transform": ax.get_xaxis_transform(), "rotation": 40, "fontsize": 8}
     at = -math.inf
     for number, (game, row) in enumerate(games.sort_values("gap").iterrows()):
-        at = max(row["gap"], at + 0.025 * wide)  # names stand apart where games do not
+        at = max(row["gap"], at + 0.035 * wide)  # names stand apart where games do not
         ax.text(at, 1.02, str(game), **above, rotation_mode="anchor")
         y = bottom - 0.045 * (number + 0.5) * (top - bottom)  # a game's gap has a line of its own
         ax.plot([row["gap_low"], row["gap_high"]], [y, y], color="grey", linewidth=0.8)
@@ -208,7 +215,7 @@ def gain_by_gap(gains: pd.DataFrame) -> Figure:
     ax.axhline(0, color="black", linestyle=":", linewidth=1)
     ax.set_ylabel(gains["unit"].iloc[0] if len(gains) else "")
     ax.set_xlabel("gap of the baseline: (seen - unseen) / unseen; grey: its intervals")
-    ax.legend(frameon=False)
+    _legend_beside(figure, ax)
     return figure
 
 
@@ -235,17 +242,16 @@ def by_entropy(runs: pd.DataFrame) -> Figure:
         ax.set_ylabel("return")
     for ax in bottom:
         ax.set_xlabel("entropy (nats)")
-    handles, names = axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside right center", fontsize=7.5, frameon=False)
+    _legend_beside(figure, axes[0])
     return figure
 
 
 def _lines(ax: Axes, frame: pd.DataFrame, x: str, rank: str, **options: Any) -> None:
-    """One line with its band per method; the legend goes from the best down (by `rank`)."""
+    """One line with its band per method, from the best down (by `rank`)."""
     best = frame.groupby("method", observed=True)["value"].agg(rank).sort_values(ascending=False)
     for method in best.index:
         line = frame[frame["method"] == method].sort_values(x)
-        style = {"color": colour(method), "label": method, **options}
+        style = {"color": colour(method), "label": in_lines(method), **options}
         if method in REFERENCES:
             style |= {"linestyle": "--", "linewidth": 1.2, "marker": ""}
         elif "marker" in options:
@@ -254,7 +260,6 @@ def _lines(ax: Axes, frame: pd.DataFrame, x: str, rank: str, **options: Any) -> 
         if method not in REFERENCES:
             band = ax.fill_between(line[x], line["low"], line["high"], linewidth=0)
             band.set(color=colour(method), alpha=0.13)
-    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=7.5)
 
 
 @styled
@@ -264,6 +269,7 @@ def curves(frame: pd.DataFrame) -> Figure:
     ax = figure.subplots()
     if len(frame):
         _lines(ax, frame, "step", "last", marker="o")
+        _legend_beside(figure, ax)
         statistic = str(frame["statistic"].iloc[0])
         ax.set_ylabel(f"{_NAMES.get(statistic, statistic)} {frame['unit'].iloc[0]}")
     ax.set_xlabel("gradient steps")
@@ -277,6 +283,7 @@ def profiles(frame: pd.DataFrame) -> Figure:
     figure = new_figure(3.4, **_sources(frame))
     ax = figure.subplots()
     _lines(ax, frame, "threshold", "sum")
+    _legend_beside(figure, ax)
     ax.set_xlabel(frame["unit"].iloc[0])
     ax.set_ylabel("share of runs above it")
     ax.set_ylim(0, 1.02)
@@ -349,7 +356,7 @@ def ablations(by_option: Mapping[str, pd.DataFrame]) -> Figure:
         ax.set_title(option)
         ax.set_xlim(-0.6, len(frame) - 0.4)
         ax.grid(axis="x", visible=False)
-        crowded = max(map(len, frame["setting"])) * len(frame) > 22
+        crowded = max(map(len, frame["setting"])) * len(frame) > 20
         turn = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
         _methods_on(ax.xaxis, list(frame["setting"]), **turn)
     for ax in left:
