@@ -7,6 +7,7 @@ import pandas as pd
 
 from gsf.core.drawing import in_order
 from gsf.evaluation.rows import COLUMNS, KEYS, REFERENCES, check_rows
+from gsf.nets.acting import temperature_of
 from gsf.reporting.scores import Scores
 from gsf.suites.procgen import GAMES
 
@@ -47,7 +48,7 @@ def evaluation_rows(
     rows["return"] = low + score * (high - low)
     rows["level"] += rows["split"].map(FIRST_LEVEL)
     rows["length"], rows["completed"], rows["entropy"] = 100, score > 0.5, 1.0
-    rows["temperature"] = rows["mode"].map({"greedy": 0.0, "sampled": 0.5, "sampled-1": 1.0})
+    rows["temperature"] = rows["mode"].map(lambda mode: temperature_of(mode, 0.5))
     is_reference = rows["method"].isin(REFERENCES)
     rows = rows[~is_reference | ((rows["seed"] == 0) & (rows["step"] == max(steps)))]
     rows.loc[rows["method"].isin(REFERENCES), "step"] = 0

@@ -237,6 +237,20 @@ def test_another_split_stands_in_and_is_named(tmp_path: Path, undrawn):
     assert "no runs of the baseline &#39;cql&#39;" in html
 
 
+def test_what_was_tried_at_several_temperatures_is_compared_at_each(tmp_path: Path):
+    tried = evaluation_rows(
+        ["maze"], ["bc", "cql"], 1, 3, splits=["validation"], modes=["sampled-1", "sampled-0.5"]
+    )
+    pd.concat([tried, evaluation_rows(["maze"], ["bc", "cql"], 1, 3)]).to_csv(
+        tmp_path / "rows.csv", index=False
+    )
+    html = report(ReportConfig((tmp_path / "rows.csv",), tmp_path / "out", **SMALL)).read_text()
+    assert 'id="fig-at_equal_temperatures"' in html
+    assert "Validation levels, all at the same temperature, 1 seed" in html
+    found = pd.read_csv(tmp_path / "out" / "tables" / "at_equal_temperatures.csv")
+    assert [*found["temperature"]] == [1, 0.5]
+
+
 def test_ablations_policies_and_similar_pairs_are_shown(tmp_path: Path, undrawn):
     policy = tmp_path / "more" / "policy"
     manifests.write("policy", policy)

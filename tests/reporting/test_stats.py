@@ -4,6 +4,7 @@ import time
 import types
 
 import numpy as np
+import pandas as pd
 import pytest
 from rliable import metrics
 
@@ -201,6 +202,26 @@ def test_relative_by_hand():
     assert only(frame, game="median")["value"] == 0.125
     assert only(frame, game="iqm")["value"] == 0.125
     assert stats.positive_games(stats.bootstrap(scores(rows)), "cql") == ["a", "b"]
+
+
+def test_gains_at_equal_temperatures_by_hand():
+    """b is left out of both means: at 0.5 its baseline has nothing."""
+    by_mode = {
+        "sampled-1": {("a", "cql"): 2.0, ("a", "bc"): 3.0, ("b", "cql"): 1.0, ("b", "bc"): 9.0},
+        "sampled-0.5": {("a", "cql"): 4.0, ("a", "bc"): 3.0, ("b", "cql"): 0.0, ("b", "bc"): 9.0},
+    }
+    parts = [
+        table_rows({k: [[x, x]] for k, x in returns.items()}, split="validation", mode=mode)
+        for mode, returns in by_mode.items()
+    ]
+    rows = pd.concat([*parts, table_rows({("a", "random"): [[1.0, 1.0]]}, split="validation")])
+    assert stats.tried_temperatures(rows) == [1.0, 0.5]
+    gains = stats.at_equal_temperatures(rows)
+    found = {(r["method"], r["temperature"]): r["value"] for r in gains.to_dict("records")}
+    assert found == {("bc", 1.0): 0.5, ("bc", 0.5): -0.25}
+    assert set(gains["n_games"]) == {1}
+    with pytest.raises(UserError, match="no game compares a method with cql"):
+        stats.at_equal_temperatures(rows[rows["game"] == "b"])
 
 
 def test_gains_stand_beside_the_baselines_gap():

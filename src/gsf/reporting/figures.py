@@ -186,9 +186,11 @@ def box(ratios: pd.DataFrame) -> Figure:
 @styled
 def gain_by_gap(gains: pd.DataFrame) -> Figure:
     """A point for every game and method: its gain on the baseline, against the baseline's gap."""
-    figure = new_figure(3.6, **_sources(gains))
-    ax = figure.subplots()
-    games = gains.groupby("game", observed=True)[["gap", "gap_low", "gap_high"]].first()
+    columns = ["gap", "gap_low", "gap_high"]
+    games = gains.groupby("game", observed=True)[columns].first().sort_values("gap")
+    below = 0.15 + 0.13 * len(games)
+    figure = new_figure(3.3 + below, **_sources(gains))
+    ax, gaps = figure.subplots(2, 1, sharex=True, height_ratios=[2.3, below])
     wide = games["gap_high"].max() - games["gap_low"].min()
     methods = in_order(gains["method"])
     for place, method in enumerate(methods):
@@ -202,19 +204,14 @@ def gain_by_gap(gains: pd.DataFrame) -> Figure:
             elinewidth=0.8,
             label=in_lines(method),
         )
-    bottom, top = ax.get_ylim()
-    ax.set_ylim(bottom - 0.045 * len(games) * (top - bottom), top)
-    above: Any = {"transform": ax.get_xaxis_transform(), "rotation": 40, "fontsize": 8}
-    at = -math.inf
-    for number, (game, row) in enumerate(games.sort_values("gap").iterrows()):
-        at = max(row["gap"], at + 0.035 * wide)  # names stand apart where games do not
-        ax.text(at, 1.02, str(game), **above, rotation_mode="anchor")
-        y = bottom - 0.045 * (number + 0.5) * (top - bottom)  # a game's gap has a line of its own
-        ax.plot([row["gap_low"], row["gap_high"]], [y, y], color="grey", linewidth=0.8)
-        ax.plot(row["gap"], y, "|", color="grey", markersize=5)
     ax.axhline(0, color="black", linestyle=":", linewidth=1)
     ax.set_ylabel(gains["unit"].iloc[0] if len(gains) else "")
-    ax.set_xlabel("gap of the baseline: (seen - unseen) / unseen; grey: its intervals")
+    rows = range(len(games))
+    gaps.hlines(rows, games["gap_low"], games["gap_high"], color="grey", linewidth=1)
+    gaps.plot(games["gap"], rows, "|", color="black", markersize=6)
+    gaps.set_ylim(len(games) - 0.4, -0.6)
+    gaps.set_yticks(rows, games.index, fontsize=7)
+    gaps.set_xlabel("gap of the baseline: (seen - unseen) / unseen")
     _legend_beside(figure, ax)
     return figure
 
@@ -243,6 +240,21 @@ def by_entropy(runs: pd.DataFrame) -> Figure:
     for ax in bottom:
         ax.set_xlabel("entropy (nats)")
     _legend_beside(figure, axes[0])
+    return figure
+
+
+@styled
+def at_equal_temperatures(gains: pd.DataFrame) -> Figure:
+    """Gain of every method on the baseline against the temperature that both draw at."""
+    figure = new_figure(3.2, **_sources(gains))
+    ax = figure.subplots()
+    _lines(ax, gains, "temperature", "mean", marker="o")
+    _legend_beside(figure, ax)
+    ax.axhline(0, color="black", linestyle=":", linewidth=1)
+    ax.set_xticks(sorted(set(gains["temperature"])))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    ax.set_xlabel("temperature that all draw their actions at; the higher, the more random")
+    ax.set_ylabel(gains["unit"].iloc[0])
     return figure
 
 

@@ -20,6 +20,7 @@ from gsf.core.files import digest
 from gsf.core.variants import by_number, split_variant
 from gsf.evaluation.intervals import REPLICATES, estimate, redraw
 from gsf.evaluation.rows import REFERENCES
+from gsf.nets.acting import TEMPERATURES, mode_at
 from gsf.reporting.scores import Array, Scores, scores
 
 Statistic = Literal["iqm", "mean", "median"]
@@ -275,6 +276,39 @@ _OVER_GAMES: Mapping[str, Callable[[Array], Any]] = {
     "median": partial(np.median, axis=0),
     "iqm": lambda ratios: scipy.stats.trim_mean(ratios, 0.25, axis=0),
 }
+
+
+def tried_temperatures(rows: pd.DataFrame) -> list[float]:
+    """Those that trained runs played the validation levels at, to choose their own among them."""
+    tried = rows[(rows["split"] == "validation") & ~rows["method"].isin(REFERENCES)]
+    return [t for t in TEMPERATURES if (tried["mode"] == mode_at(t)).any()]
+
+
+def at_equal_temperatures(
+    rows: pd.DataFrame, baseline: str = "cql", seed: int = 0, n: int = 500
+) -> pd.DataFrame:
+    """method x temperature: mean over games of `relative` on validation levels, all drawing alike.
+
+    Over the games that have a ratio at every temperature.
+    """
+    at = {
+        temperature: bootstrap(scores(rows, "validation", mode_at(temperature)), seed, n)
+        for temperature in tried_temperatures(rows)
+    }
+    usable = []
+    for drawn in at.values():
+        _require(baseline, drawn.scores.methods)
+        usable.append({*drawn.scores.games} & {*positive_games(drawn, baseline)})
+    games = tuple(sorted(set.intersection(*usable)))
+    frames = []
+    for temperature, drawn in at.items():
+        found = relative(replace(drawn, scores=replace(drawn.scores, games=games)), baseline)
+        overall = found[(found["game"] == "mean") & ~found["method"].isin(REFERENCES)]
+        frames.append(overall.assign(temperature=temperature, n_games=len(games)))
+    gains = pd.concat(frames).drop(columns="game")
+    if not len(gains):
+        raise UserError(f"no game compares a method with {baseline}, above 0, at all temperatures.")
+    return gains.assign(actions="all at the same temperature")
 
 
 def gain_by_gap(seen: Replicates, unseen: Replicates, baseline: str = "cql") -> pd.DataFrame:

@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -147,6 +148,17 @@ def results(returns: Returns, baseline: str, page: Page) -> Iterator[Part | None
             "return rises with entropy alone, a method gains by playing more randomly, not better.",
             lambda: figures.by_entropy(_with_entropy(source)),
         )
+    if len(stats.tried_temperatures(returns.rows)) > 1:
+        yield page.figure(
+            "at_equal_temperatures",
+            "If all draw at the same temperature",
+            f"What each method gains on {baseline} on validation levels, mean over games. Every "
+            "run was tried at all of these temperatures there, to choose its own. Where the order "
+            "of methods changes with the temperature, it is no property of the methods alone.",
+            lambda: figures.at_equal_temperatures(
+                stats.at_equal_temperatures(returns.rows, baseline)
+            ),
+        )
     trained = returns.rows[~returns.rows["method"].isin(REFERENCES)]
     if trained.loc[trained["split"] == source.split, "step"].nunique() > 1:
         yield page.figure(
@@ -242,6 +254,11 @@ def all_tables(returns: Returns, baseline: str, page: Page) -> Iterator[Part | N
         note = "Mean entropy of the policy over the actions that differ, in nats. A method near to "
         note += "random play hardly chooses, whatever it returns."
         yield page.table("entropy", title, lambda: stats.entropies(main.scores), note)
+    if len(stats.tried_temperatures(returns.rows)) > 1:
+        title = f"(x - {baseline}) / {baseline} if all draw at the same temperature"
+        axes: Any = {"index": "method", "columns": "temperature"}
+        gains = partial(stats.at_equal_temperatures, returns.rows, baseline)
+        yield page.table("at_equal_temperatures", title, gains, **axes)
     title = f"Probability of improvement over {baseline}"
     shape: Any = {"index": "method", "columns": "baseline"}
     yield page.table("improvement", title, lambda: stats.improvement(main, baseline), **shape)
