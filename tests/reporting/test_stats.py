@@ -205,10 +205,10 @@ def test_relative_by_hand():
 
 
 def test_gains_at_equal_temperatures_by_hand():
-    """b is left out of both means: at 0.5 its baseline has nothing."""
+    """b was not played at 0.5 by all, so it is in no mean."""
     by_mode = {
         "sampled-1": {("a", "cql"): 2.0, ("a", "bc"): 3.0, ("b", "cql"): 1.0, ("b", "bc"): 9.0},
-        "sampled-0.5": {("a", "cql"): 4.0, ("a", "bc"): 3.0, ("b", "cql"): 0.0, ("b", "bc"): 9.0},
+        "sampled-0.5": {("a", "cql"): 4.0, ("a", "bc"): 3.0, ("b", "bc"): 9.0},
     }
     parts = [
         table_rows({k: [[x, x]] for k, x in returns.items()}, split="validation", mode=mode)
@@ -218,10 +218,11 @@ def test_gains_at_equal_temperatures_by_hand():
     assert stats.tried_temperatures(rows) == [1.0, 0.5]
     gains = stats.at_equal_temperatures(rows)
     found = {(r["method"], r["temperature"]): r["value"] for r in gains.to_dict("records")}
-    assert found == {("bc", 1.0): 0.5, ("bc", 0.5): -0.25}
+    assert found == {("bc", 1.0): 1.0, ("bc", 0.5): -1.0}
     assert set(gains["n_games"]) == {1}
-    with pytest.raises(UserError, match="no game compares a method with cql"):
-        stats.at_equal_temperatures(rows[rows["game"] == "b"])
+    assert set(gains["unit"]) == {"return - cql's"}
+    with pytest.raises(UserError, match="no method was played beside cql"):
+        stats.at_equal_temperatures(rows[rows["method"] == "cql"])
 
 
 def test_gains_stand_beside_the_baselines_gap():

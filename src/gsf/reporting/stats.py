@@ -198,6 +198,35 @@ def differences(replicates: Replicates, baseline: str = "cql") -> pd.DataFrame:
     return _frame(records, source)
 
 
+def tried_temperatures(rows: pd.DataFrame) -> list[float]:
+    """Those that trained runs played the validation levels at, to choose their own among them."""
+    tried = rows[(rows["split"] == "validation") & ~rows["method"].isin(REFERENCES)]
+    return [t for t in TEMPERATURES if (tried["mode"] == mode_at(t)).any()]
+
+
+def at_equal_temperatures(
+    rows: pd.DataFrame, baseline: str = "cql", seed: int = 0, n: int = 500
+) -> pd.DataFrame:
+    """method x temperature: mean of `differences` on validation levels, all drawing alike.
+
+    Over the games that were played at every temperature. Not of `relative`: on so few levels a
+    baseline that earns little at one temperature would decide the mean of ratios.
+    """
+    at = {t: scores(rows, "validation", mode_at(t)) for t in tried_temperatures(rows)}
+    games = tuple(sorted(set.intersection(*({*found.games} for found in at.values()))))
+    frames = []
+    for temperature, found in at.items():
+        shared = replace(found, games=games, is_raw=len(games) == 1)
+        frame = differences(bootstrap(shared, seed, n), baseline)
+        overall = frame[(frame["game"] == "mean") & ~frame["method"].isin(REFERENCES)]
+        frames.append(overall.assign(temperature=temperature, n_games=len(games)))
+    gains = pd.concat(frames)
+    if not len(gains):
+        raise UserError(f"no method was played beside {baseline} at all of the temperatures.")
+    said = {"actions": "all at the same temperature", "unit": gains["unit"] + f" - {baseline}'s"}
+    return gains.drop(columns=["game", "baseline"]).assign(**said)
+
+
 def gap(seen: Replicates, unseen: Replicates) -> pd.DataFrame:
     """The generalization gap, seen minus unseen, of runs in both: per game, then each aggregate."""
     records = []
@@ -276,39 +305,6 @@ _OVER_GAMES: Mapping[str, Callable[[Array], Any]] = {
     "median": partial(np.median, axis=0),
     "iqm": lambda ratios: scipy.stats.trim_mean(ratios, 0.25, axis=0),
 }
-
-
-def tried_temperatures(rows: pd.DataFrame) -> list[float]:
-    """Those that trained runs played the validation levels at, to choose their own among them."""
-    tried = rows[(rows["split"] == "validation") & ~rows["method"].isin(REFERENCES)]
-    return [t for t in TEMPERATURES if (tried["mode"] == mode_at(t)).any()]
-
-
-def at_equal_temperatures(
-    rows: pd.DataFrame, baseline: str = "cql", seed: int = 0, n: int = 500
-) -> pd.DataFrame:
-    """method x temperature: mean over games of `relative` on validation levels, all drawing alike.
-
-    Over the games that have a ratio at every temperature.
-    """
-    at = {
-        temperature: bootstrap(scores(rows, "validation", mode_at(temperature)), seed, n)
-        for temperature in tried_temperatures(rows)
-    }
-    usable = []
-    for drawn in at.values():
-        _require(baseline, drawn.scores.methods)
-        usable.append({*drawn.scores.games} & {*positive_games(drawn, baseline)})
-    games = tuple(sorted(set.intersection(*usable)))
-    frames = []
-    for temperature, drawn in at.items():
-        found = relative(replace(drawn, scores=replace(drawn.scores, games=games)), baseline)
-        overall = found[(found["game"] == "mean") & ~found["method"].isin(REFERENCES)]
-        frames.append(overall.assign(temperature=temperature, n_games=len(games)))
-    gains = pd.concat(frames).drop(columns="game")
-    if not len(gains):
-        raise UserError(f"no game compares a method with {baseline}, above 0, at all temperatures.")
-    return gains.assign(actions="all at the same temperature")
 
 
 def gain_by_gap(seen: Replicates, unseen: Replicates, baseline: str = "cql") -> pd.DataFrame:

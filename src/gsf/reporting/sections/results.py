@@ -255,7 +255,7 @@ def all_tables(returns: Returns, baseline: str, page: Page) -> Iterator[Part | N
         note += "random play hardly chooses, whatever it returns."
         yield page.table("entropy", title, lambda: stats.entropies(main.scores), note)
     if len(stats.tried_temperatures(returns.rows)) > 1:
-        title = f"(x - {baseline}) / {baseline} if all draw at the same temperature"
+        title = f"{unit.capitalize()} minus {baseline}'s if all draw at the same temperature"
         axes: Any = {"index": "method", "columns": "temperature"}
         gains = partial(stats.at_equal_temperatures, returns.rows, baseline)
         yield page.table("at_equal_temperatures", title, gains, **axes)
