@@ -223,8 +223,8 @@ def at_equal_temperatures(
     gains = pd.concat(frames)
     if not len(gains):
         raise UserError(f"no method was played beside {baseline} at all of the temperatures.")
-    said = {"actions": "all at the same temperature", "unit": gains["unit"] + f" - {baseline}'s"}
-    return gains.drop(columns=["game", "baseline"]).assign(**said)
+    gains = gains.assign(unit=gains["unit"] + f" - {baseline}'s").drop(columns=["game", "baseline"])
+    return gains.assign(actions="all at the same temperature")
 
 
 def gap(seen: Replicates, unseen: Replicates) -> pd.DataFrame:
