@@ -222,8 +222,8 @@ def by_entropy(runs: pd.DataFrame) -> Figure:
     learnt = runs[~runs["method"].isin(REFERENCES)]
     games, methods = sorted(set(learnt["game"])), in_order(learnt["method"])
     note = "a point is a run; cross: random play, dashed: its return"
-    sources = _sources(learnt, note=note)
-    figure, axes, left, bottom = panels(len(games), 1.9, columns=3, **sources)
+    said = "; ".join((describe(learnt), note))  # no warning: there are no intervals
+    figure, axes, left, bottom = panels(len(games), 1.9, columns=3, note=said)
     for ax, game in zip(axes, games, strict=True):
         ax.set_title(game)
         here = runs[runs["game"] == game]
