@@ -85,7 +85,7 @@ def test_references_need_no_seeds_and_no_last_step():
     )
     found = scores(rows)
     assert found.methods == ["random", "cql"]
-    assert found.notes == ("played with sampled actions only: random.",)
+    assert found.notes == ("shown with sampled actions instead: random.",)
 
 
 def test_imported_data_stays_raw():
@@ -156,3 +156,15 @@ def test_entropy_is_that_of_the_levels_that_count():
     two = {("coinrun", "cql"): [[1.0, 2.0]] * 2, ("coinrun", "bc"): [[1.0, 2.0, 3.0]]}
     rows = table_rows(two).assign(entropy=[1.0, 3.0, 1.0, 3.0, 2.0, 2.0, 99.0])
     assert scores(rows).entropy["bc"]["coinrun"].tolist() == [2.0]
+
+
+def test_a_reference_of_two_other_modes_stands_in_once():
+    """At a fixed temperature runs alone were played; their references greedy and sampled."""
+    runs = table_rows({("maze", "cql"): [[1.0, 2.0]]}, mode="sampled-1")
+    played = [
+        table_rows({("maze", "random"): [[x, x]]}, mode=mode)
+        for mode, x in (("greedy", 3.0), ("sampled", 4.0))
+    ]
+    found = scores(pd.concat([runs, *played]), mode="sampled-1")
+    assert found.returns["random"]["maze"].tolist() == [[4.0, 4.0]]
+    assert "shown with sampled actions instead: random." in found.notes

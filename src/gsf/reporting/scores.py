@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gsf.core.drawing import in_order
 from gsf.core.errors import UserError
-from gsf.evaluation.rows import REFERENCES
+from gsf.evaluation.rows import MODES, REFERENCES
 from gsf.reporting.gather import missing_runs
 from gsf.suites import LEAST_WAY, known_facts
 
@@ -167,9 +167,10 @@ def _select(
         reference = rows[(rows["method"] == name) & (rows["split"] == split)]
         in_mode = reference[reference["mode"] == mode]
         if len(reference) and not len(in_mode):
-            in_mode = reference
-            other = set(reference["mode"].astype(str)).pop()
-            left_out.setdefault(f"played with {other} actions only", []).append(name)
+            played = {str(mode) for mode in reference["mode"].unique()}
+            other = next(m for m in ("sampled", *MODES) if m in played)  # one, if several
+            in_mode = reference[reference["mode"] == other]
+            left_out.setdefault(f"shown with {other} actions instead", []).append(name)
         last_step = in_mode.groupby("game", observed=True)["step"].transform("max")
         parts.append(in_mode[in_mode["step"] == last_step])
     part = pd.concat(parts)
