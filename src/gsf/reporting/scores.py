@@ -167,7 +167,7 @@ def _select(
         reference = rows[(rows["method"] == name) & (rows["split"] == split)]
         in_mode = reference[reference["mode"] == mode]
         if len(reference) and not len(in_mode):
-            played = {str(mode) for mode in reference["mode"].unique()}
+            played = {str(x) for x in reference["mode"].unique()}
             other = next(m for m in ("sampled", *MODES) if m in played)  # one, if several
             in_mode = reference[reference["mode"] == other]
             left_out.setdefault(f"shown with {other} actions instead", []).append(name)
