@@ -317,7 +317,7 @@ def test_impossible_requests_are_refused(tmp_path):
     with pytest.raises(UserError, match="unknown game 'pong'"):
         CollectConfig(game="pong")
     with pytest.raises(UserError, match="exclude each other"):
-        CollectConfig(game="maze", random=True, policy=tmp_path)
+        CollectConfig(game="maze", player="random", policy=tmp_path)
     with pytest.raises(UserError, match="exclude each other"):
         CollectConfig(game="maze", start_from=tmp_path, policy=tmp_path)
     with pytest.raises(UserError, match="--transitions must be between 1"):

@@ -73,7 +73,7 @@ def test_a_sweep_takes_it_with_its_environment(recorded, tmp_path):
 
 def test_what_does_not_repeat_itself_becomes_a_dataset(tmp_path, capsys):
     config = CollectConfig(
-        env=f"{WALKS}:noisy", out=tmp_path, random=True, transitions=200, **SMALL
+        env=f"{WALKS}:noisy", out=tmp_path, player="random", transitions=200, **SMALL
     )
     path = collect(config)
     said = " ".join(capsys.readouterr().err.split())
@@ -89,7 +89,7 @@ def test_what_does_not_repeat_itself_becomes_a_dataset(tmp_path, capsys):
 
 def test_what_departs_later_is_found_before_the_recording_counts(tmp_path):
     config = CollectConfig(
-        env=f"{WALKS}:late", out=tmp_path, random=True, transitions=1600, **SMALL
+        env=f"{WALKS}:late", out=tmp_path, player="random", transitions=1600, **SMALL
     )
     with pytest.raises(UserError, match=r"does not repeat itself: .*add --plain"):
         collect(config)

@@ -23,7 +23,7 @@ from gsf.studies.similar import SimilarConfig
 
 STAGES: dict[str, Any] = {
     "policy": CollectConfig(game="coinrun"),
-    "recording": CollectConfig(game="coinrun", random=True),
+    "recording": CollectConfig(game="coinrun", player="random"),
     "dataset": MaterialiseConfig("coinrun", Path("out")),
     "imported": ImportConfig("folder", Path("out")),
     "gvf": FitConfig(Path("data"), Path("out"), estimator="td"),

@@ -51,7 +51,7 @@ _COLLECT = CollectConfig(
     device="cpu",
     tensorboard=False,
 )
-_RANDOM = dataclasses.replace(_COLLECT, random=True)
+_RANDOM = dataclasses.replace(_COLLECT, player="random")
 
 
 def _collect(made: Path, out: Path) -> None:

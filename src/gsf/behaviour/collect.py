@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gsf.behaviour.options import CollectConfig as CollectConfig
+from gsf.behaviour.plan import PLAN, planned
 from gsf.behaviour.policy import (
     POLICY,
     BehaviourPolicy,
@@ -73,18 +74,22 @@ def collect(config: CollectConfig) -> Path:
                 "of it: its play goes into a dataset.",
                 soft_wrap=True,
             )
-        policy = given if given or config.random else _train(config, identity, out, first)
+        if difference and config.player == "plan":
+            raise UserError(f"{config.env} cannot be planned in: it does not repeat itself.")
+        policy = given if given or config.player != "ppo" else _train(config, identity, out, first)
         if config.plain or difference:
             path = out / DATASET
             content, returns = record_plain(config, path, policy)
         else:
-            recording = record(config, out, policy)
+            actions = planned(config, out) if config.player == "plan" else None
+            recording = record(config, out, policy, actions)
             recording.save(path)
             content, returns = recording.digest, recording.takes[0].returns
         facts = {"game": game, "transitions": config.n_transitions, **returns}
         identity.write(out, content, in_place=True, **facts)
         identity.finish(out, content=content)
-        (out / RECORDING_STATE).unlink(missing_ok=True)
+        for state in (RECORDING_STATE, PLAN):
+            (out / state).unlink(missing_ok=True)
     mean = returns["mean_return"]
     shown = "" if mean is None else f", mean return {mean:.2f}"
     console.print(
@@ -101,7 +106,7 @@ def _identity(
     """Of the directory: a policy that is trained here, or a recording of another's play."""
     env = {} if config.env is None else {"env": code_of(config.played) or ""}
     resolved = {"plain": True} if config.plain else {}
-    if policy is None and not config.random:
+    if policy is None and config.player == "ppo":
         encoder = encoders.find(config.schedule.encoder).identity("encoder")
         start = {} if first is None else {"start_from": first.provenance["digest"]}
         return Identity.of("policy", config, encoder | env | start, **resolved)

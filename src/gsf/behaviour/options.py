@@ -24,16 +24,24 @@ from gsf.core.options import (
     above,
     between,
 )
-from gsf.suites import ReplayableEnv, facts_of, find_game, make_env, name_game
+from gsf.suites import RestorableEnv, facts_of, find_game, make_env, name_game
 
-PUBLISHED: dict[str, Any] = {"encoder": "impala", "n_steps": 256, "minibatches": 8, "epochs": 3}
+PUBLISHED: dict[str, Any] = {
+    "n_envs": 64,
+    "encoder": "impala",
+    "n_steps": 256,
+    "minibatches": 8,
+    "epochs": 3,
+}
 # Deviation: of what was tried on one core (docs/notebook.md) this led after minutes in most games.
-ON_CPU: dict[str, Any] = {"encoder": "nature", "n_steps": 64, "minibatches": 32, "epochs": 1}
+ON_CPU = PUBLISHED | {"encoder": "nature", "n_steps": 64, "minibatches": 32, "epochs": 1}
+PLANNING_ENVS = 16  # of few transitions each then has whole episodes
 
 
 class Schedule(NamedTuple):
     """What a machine decides where the user does not."""
 
+    n_envs: int
     encoder: str
     n_steps: int
     minibatches: int
@@ -53,8 +61,8 @@ class PPOConfig(Options):
     encoder: str | None = None
     """Network: impala, impala_small, nature, or your own as file.py:name (docs/extending.md).
     Default: impala, without a GPU nature."""
-    n_envs: Annotated[int, between(1, 4096)] = 64
-    """Games played at once, in training and in recording."""
+    n_envs: Annotated[int, between(1, 4096)] | None = None
+    """Games played at once, in training and in recording. Default: 64, planning 16."""
     n_steps: Annotated[int, between(1, 65_536)] | None = None
     """Steps of each game between two updates. Default: 256, without a GPU 64."""
     minibatches: BatchSize | None = None
@@ -105,12 +113,32 @@ class PPOConfig(Options):
 
     @property
     def frames_per_update(self) -> int:
-        return self.n_envs * self.schedule.n_steps
+        return self.schedule.n_envs * self.schedule.n_steps
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectConfig(PPOConfig):
-    """Train PPO on a game and record its play."""
+class PlanConfig(Options):
+    """How futures are looked for by a player that plans."""
+
+    width: Annotated[int, between(2, 4096)] = 128
+    """Planning: futures that are tried at once."""
+    depth: Annotated[int, between(1, 65_536)] = 96
+    """Planning: steps of a future."""
+    commit: Annotated[int, between(1, 65_536)] = 24
+    """Planning: steps of the best one that are played before it plans again; one that wins is
+    played to its end."""
+    smooth: Share = 0.1
+    """Planning: how much a change of action at every step is worth avoiding, as a share of what it
+    is worth to be still in the game. Play that changes less is easier to imitate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectConfig(PPOConfig, PlanConfig):
+    """Train PPO on a game, or plan, and record its play."""
+
+    player: Literal["ppo", "plan", "random"] = "ppo"
+    """Who plays: a policy, trained here by PPO or taken from --policy; one that plans in copies of
+    the game, which can be restored (docs/data.md); or chance."""
 
     game: str | None = None
     """A game of an installed suite, such as Procgen's 16; with --env what to call yours (default:
@@ -144,8 +172,6 @@ class CollectConfig(PPOConfig):
     """Chance of a random action while recording: from 0.1 to 0, or the paper's 0.1 - 3.96e-9 t."""
     policy: Input[Path | None] = None
     """Record this policy (a file, or the directory of another collect) instead of training one."""
-    random: bool = False
-    """Record uniform random play instead of training."""
     start_from: Input[Path | None] = None
     """Train this policy further (a file, the directory of another collect, the name of a shipped
     one) instead of a new one. --frames counts those it has learnt from, too; Adam's averages and
@@ -159,6 +185,8 @@ class CollectConfig(PPOConfig):
     """Write TensorBoard files beside metrics.jsonl."""
 
     def __post_init__(self) -> None:
+        if self.n_envs is None and self.player == "plan":
+            object.__setattr__(self, "n_envs", PLANNING_ENVS)
         super().__post_init__()
         if self.env is not None:
             from gsf.suites.gymnasium import name_env
@@ -178,10 +206,14 @@ class CollectConfig(PPOConfig):
             )
         object.__setattr__(self, "game", game)
         object.__setattr__(self, "difficulty", self.difficulty or suite.difficulties[0])
-        if (self.policy is not None) + self.random + (self.start_from is not None) > 1:
+        if self.policy is not None and self.start_from is not None:
+            raise UserError("--policy and --start-from exclude each other; choose one of them.")
+        if self.player != "ppo" and (self.policy is not None or self.start_from is not None):
             raise UserError(
-                "--policy, --random and --start-from exclude each other; choose one of them."
+                f"--policy and --start-from are for a policy, not for --player {self.player}."
             )
+        if self.player == "plan" and self.plain:
+            raise UserError("--player plan makes a recording; leave --plain out.")
 
     @property
     def directory(self) -> Path:
@@ -201,15 +233,17 @@ class CollectConfig(PPOConfig):
     @property
     def n_transitions(self) -> int:
         """Of all envs, each with as many."""
-        return math.ceil(self.transitions / self.n_envs) * self.n_envs
+        n_envs = self.schedule.n_envs
+        return math.ceil(self.transitions / n_envs) * n_envs
 
     @property
     def levels(self) -> range:
         return range(self.start_level, self.start_level + self.n_levels)
 
-    def make_env(self, rng: np.random.Generator) -> ReplayableEnv:
-        seed = int(rng.integers(2**31 - 1))
-        env: ReplayableEnv = make_env(
-            self.played, self.levels, self.n_envs, seed, difficulty=self.difficulty, copy=False
-        )
+    def make_env(
+        self, rng: np.random.Generator, n_envs: int | None = None, **options: Any
+    ) -> RestorableEnv:
+        seed, n_envs = int(rng.integers(2**31 - 1)), n_envs or self.schedule.n_envs
+        options |= {"difficulty": self.difficulty, "copy": False}
+        env: RestorableEnv = make_env(self.played, self.levels, n_envs, seed, **options)
         return env

@@ -168,13 +168,13 @@ class PPO:
             self.net.parameters(), lr=config.lr, eps=config.adam_eps, fused=True
         )
         self.frames = 0
-        self._scale = RewardScaler(config.n_envs, config.gamma, config.reward_clip)
-        self._return = np.zeros(config.n_envs)  # of the episodes under way
+        self._scale = RewardScaler(config.schedule.n_envs, config.gamma, config.reward_clip)
+        self._return = np.zeros(config.schedule.n_envs)  # of the episodes under way
         self._recent: deque[float] = deque(maxlen=N_RECENT)
         self._chunk = config.chunk or (
             CPU_CHUNK if self.device.type == "cpu" else config.frames_per_update
         )
-        steps = (config.schedule.n_steps, config.n_envs)
+        steps = (config.schedule.n_steps, config.schedule.n_envs)
         self._obs = torch.empty((*steps, *obs_shape), dtype=torch.uint8, device=self.device)
         self._logits = torch.empty((*steps, len(action_ids)), device=self.device)
         self._value = torch.empty(steps, device=self.device)

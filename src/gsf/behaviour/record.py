@@ -5,6 +5,7 @@ it counts. Pixels of an environment that does not repeat itself are recorded in 
 """
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gsf.behaviour.options import CollectConfig
+from gsf.behaviour.options import CollectConfig, PlanConfig
 from gsf.behaviour.policy import BehaviourPolicy
 from gsf.behaviour.ppo import sample
 from gsf.core.errors import UserError
@@ -34,23 +35,42 @@ TRAINING, RECORDING = 0, 1  # streams of randomness under one seed
 
 
 class Behaviour:
-    """Who acts while play is recorded: a policy, with random actions now and then, or chance."""
+    """Who acts while play is recorded: a policy, with random actions now and then, or chance, or
+    whoever has `planned` all actions before."""
 
-    def __init__(self, config: CollectConfig, policy: BehaviourPolicy | None) -> None:
+    def __init__(
+        self,
+        config: CollectConfig,
+        policy: BehaviourPolicy | None,
+        planned: NDArray[np.uint8] | None = None,
+    ) -> None:
         self._config, self._policy, self._ids = config, policy, config.action_ids
+        self._planned = planned
         self.rng = np.random.default_rng([config.seed, RECORDING])
         self.env = config.make_env(self.rng)
-        self.n_steps = config.n_transitions // config.n_envs
-        random = {"algorithm": "random", "gsf": __version__}
-        self.provenance: dict[str, Any] = random if policy is None else policy.provenance
+        self.n_envs = config.schedule.n_envs
+        self.n_steps = config.n_transitions // self.n_envs
+        self.provenance = self._provenance()
+
+    def _provenance(self) -> dict[str, Any]:
+        if self._policy is not None:
+            return self._policy.provenance
+        facts = {"algorithm": self._config.player, "gsf": __version__}
+        options = [option.name for option in fields(PlanConfig)]
+        planning = {} if self._planned is None else {x: getattr(self._config, x) for x in options}
+        return facts | planning
 
     def epsilon(self, t: int) -> float:
-        config, literal = self._config, self._config.epsilon == "literal"
-        at, total = t * config.n_envs, config.n_transitions
-        return float(epsilon_schedule(at, total, literal)) if self._policy else 1.0
+        if self._policy is None:
+            return 1.0 if self._planned is None else 0.0
+        literal = self._config.epsilon == "literal"
+        return float(epsilon_schedule(t * self.n_envs, self._config.n_transitions, literal))
 
     def act(self, t: int, obs: NDArray[np.uint8]) -> NDArray[Any]:
-        n, rng, policy = self._config.n_envs, self.rng, self._policy
+        if self._planned is not None:
+            planned: NDArray[np.uint8] = self._planned[t]
+            return planned
+        n, rng, policy = self.n_envs, self.rng, self._policy
         uniform: NDArray[np.int64] = self._ids[rng.integers(len(self._ids), size=n)]
         if policy is None:
             return uniform
@@ -64,11 +84,16 @@ class Behaviour:
         return {"schedule": name, **ends}
 
 
-def record(config: CollectConfig, out: Path, policy: BehaviourPolicy | None) -> Recording:
+def record(
+    config: CollectConfig,
+    out: Path,
+    policy: BehaviourPolicy | None,
+    planned: NDArray[np.uint8] | None = None,
+) -> Recording:
     """Play as a recording; what is done of it is kept in `out`."""
-    behaviour, recorder = Behaviour(config, policy), Recorder(config.n_envs)
+    behaviour = Behaviour(config, policy, planned)
     env, rng, source = behaviour.env, behaviour.rng, behaviour.provenance
-    n_total = config.n_transitions
+    n_total, n_envs, recorder = config.n_transitions, behaviour.n_envs, Recorder(behaviour.n_envs)
     if (out / RECORDING_STATE).is_file():
         form = {"source": str, "recorder": dict, "env": dict, "rng": str}
         state = from_tensors(load_checkpoint(out / RECORDING_STATE, form))
@@ -80,18 +105,18 @@ def record(config: CollectConfig, out: Path, policy: BehaviourPolicy | None) -> 
             env.load_state_dict(state["env"])
             rng.bit_generator.state = json.loads(state["rng"])
     with stoppable() as stop, progress(f"record {config.game}", n_total, "frames") as advance:
-        advance(recorder.n_steps * config.n_envs)
+        advance(recorder.n_steps * n_envs)
         for block in play_blocks(env, behaviour.act, behaviour.n_steps, recorder.n_steps):
             if recorder.add(block):
                 state = {"recorder": recorder.state_dict(), "env": env.state_dict()}
                 state |= {"rng": json.dumps(rng.bit_generator.state), "source": json.dumps(source)}
                 save_checkpoint(out / RECORDING_STATE, to_tensors(state))
-                n_saved = recorder.n_steps * config.n_envs
+                n_saved = recorder.n_steps * n_envs
                 stop.kept = f"{n_saved:,} of {n_total:,} recorded frames are saved in {out}"
                 if stop.asked:
                     break
             mean = recorder.returns()["mean_return"]
-            advance(recorder.n_steps * config.n_envs, **({} if mean is None else {"return": mean}))
+            advance(recorder.n_steps * n_envs, **({} if mean is None else {"return": mean}))
     take = recorder.finish(env, epsilon=behaviour.schedule, policy=source)
     env.close()
     assert config.difficulty is not None
@@ -131,12 +156,13 @@ def record_plain(
     """Play as a dataset in `out`; its digest, and what returns it reached."""
     facts = facts_of(config.played)
     if not out.exists():
-        behaviour, recorder = Behaviour(config, policy), Recorder(config.n_envs)
+        behaviour = Behaviour(config, policy)
+        n_envs, recorder = behaviour.n_envs, Recorder(behaviour.n_envs)
         with (
             interruptible(),
             PlayWriter(
                 out,
-                [behaviour.n_steps] * config.n_envs,
+                [behaviour.n_steps] * n_envs,
                 np.arange(len(facts.actions)),
                 levels=config.levels,
                 name=config.played,
@@ -148,7 +174,7 @@ def record_plain(
             for block in play_blocks(behaviour.env, behaviour.act, behaviour.n_steps):
                 recorder.add(block)
                 play.write(block)
-                advance(recorder.n_steps * config.n_envs)
+                advance(recorder.n_steps * n_envs)
             provenance = [behaviour.provenance | {"epsilon": behaviour.schedule}]
             returns = recorder.returns()
             play.finish(Identity("dataset"), provenance=provenance, returns=returns)
@@ -160,7 +186,7 @@ def record_plain(
 def to_tensors(value: Any) -> Any:
     """bytes become uint8 tensors, of which a checkpoint holds no others."""
     if isinstance(value, bytes):
-        return torch.frombuffer(bytearray(value), dtype=torch.uint8)
+        return torch.from_numpy(np.frombuffer(value, np.uint8).copy())
     if isinstance(value, dict):
         return {key: to_tensors(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

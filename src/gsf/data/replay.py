@@ -72,6 +72,33 @@ def play_blocks(
         yield block.first(n)
 
 
+class Returns:
+    """Returns of the episodes of envs side by side."""
+
+    def __init__(self, n_envs: int) -> None:
+        self.under_way = np.zeros(n_envs)
+        self.ended: list[float] = []
+
+    def add(self, reward: NDArray[Any], ended: NDArray[np.bool_]) -> None:
+        """Of one step, both [n_envs]."""
+        self.under_way += reward
+        if ended.any():
+            self.ended += self.under_way[ended].tolist()
+            self.under_way[ended] = 0.0
+
+    @property
+    def mean(self) -> float | None:
+        """None before the first has ended."""
+        return float(np.mean(self.ended)) if self.ended else None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"return": self.under_way.tolist(), "returns": self.ended}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.under_way[:] = state["return"]
+        self.ended = list(state["returns"])
+
+
 class Recorder:
     """Takes in the blocks of a play; keeps actions and checksums, and what returns it reached."""
 
@@ -80,8 +107,7 @@ class Recorder:
         self._actions: list[NDArray[np.uint8]] = []
         self._sums: list[tuple[list[int], list[int]]] = []  # of complete BLOCKs
         self._hashers = [(xxhash.xxh3_64(), xxhash.xxh3_64()) for _ in range(n_envs)]
-        self._return = np.zeros(n_envs)
-        self._returns: list[float] = []
+        self._returns = Returns(n_envs)
         self._levels: set[int] = set()
 
     def add(self, block: Block) -> bool:
@@ -93,19 +119,13 @@ class Recorder:
         for slot, (logic, pixels) in enumerate(self._hashers):
             logic.update(facts[slot].tobytes())
             pixels.update(np.ascontiguousarray(block.obs[slot]).data)
-        self._see_returns(block.reward, facts["ends"] > 0)
+        for t in range(block.action.shape[1]):
+            self._returns.add(block.reward[:, t], facts["ends"][:, t] > 0)
         self._levels.update(np.unique(block.level).tolist())
         self.n_steps += block.action.shape[1]
         if self.n_steps % BLOCK == 0:
             self._close_block()
         return self.n_steps % BLOCK == 0
-
-    def _see_returns(self, reward: NDArray[np.float32], ended: NDArray[np.bool_]) -> None:
-        for t in range(reward.shape[1]):
-            self._return += reward[:, t]
-            if ended[:, t].any():
-                self._returns += self._return[ended[:, t]].tolist()
-                self._return[ended[:, t]] = 0.0
 
     def _close_block(self) -> None:
         logic = [logic.intdigest() for logic, _ in self._hashers]
@@ -137,17 +157,15 @@ class Recorder:
         )
 
     def returns(self) -> dict[str, float | None]:
-        n = len(self._returns)
-        mean = float(np.mean(self._returns)) if n else None
-        return {"episodes": n, "mean_return": mean, "levels_covered": len(self._levels)}
+        facts = {"episodes": len(self._returns.ended), "mean_return": self._returns.mean}
+        return {**facts, "levels_covered": len(self._levels)}
 
     def state_dict(self) -> dict[str, Any]:
         """At the end of a BLOCK only: checksums in the making cannot be saved."""
         return {
             "actions": np.concatenate(self._actions).tobytes(),
             "sums": self._sums,
-            "return": self._return.tolist(),
-            "returns": self._returns,
+            **self._returns.state_dict(),
             "levels": sorted(self._levels),
         }
 
@@ -155,8 +173,8 @@ class Recorder:
         actions = np.frombuffer(state["actions"], np.uint8).reshape(-1, len(self._hashers))
         self._actions, self.n_steps = [actions], len(actions)
         self._sums = [(list(logic), list(pixels)) for logic, pixels in state["sums"]]
-        self._return[:] = state["return"]
-        self._returns, self._levels = list(state["returns"]), set(state["levels"])
+        self._returns.load_state_dict(state)
+        self._levels = set(state["levels"])
 
 
 class Replay:

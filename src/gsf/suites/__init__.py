@@ -8,7 +8,7 @@ of games are read without what it takes to play them.
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -92,6 +92,13 @@ class ReplayableEnv(LevelEnv, Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
+class RestorableEnv(ReplayableEnv, Protocol):
+    """What planning needs besides: a slot's state, which any slot of such an env can go on from."""
+
+    def save(self, slot: int) -> Any: ...
+    def restore(self, slot: int, state: Any) -> None: ...
+
+
 @dataclass(frozen=True)
 class Suite:
     """`make_env(game, levels, n_envs, seed, *, difficulty=None, threads=None, copy=True)` gives a
@@ -107,6 +114,8 @@ class Suite:
     first_unseen: int = 1_000_000
     published_by: str = ""  # whose returns `Game.published` are
     replays_with: str | None = None  # the build that repeats a play exactly; None: cannot be
+    # Options of `make_env` for an env that plays exactly the same and is drawn faster, to plan in.
+    plain: Mapping[str, Any] = field(default_factory=dict)
     named: bool = False  # its games were named by the user one by one, so they come first
 
     def first_level(self, split: str) -> int:

@@ -231,6 +231,18 @@ class GymVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
                     break
         self._fresh = False
 
+    def save(self, slot: int) -> tuple[int, bytes]:
+        return self._slots[slot].level, bytes(self._slots[slot].actions)
+
+    def restore(self, slot: int, state: tuple[int, bytes]) -> None:
+        level, actions = state
+        self._slots[slot].close()
+        self._slots[slot] = again = _Slot(_made_by[self.game], level)
+        for action in actions:
+            again.step(action)
+        self._obs[slot] = again.obs
+        self._fresh = False
+
     def close_extras(self, **kwargs: Any) -> None:
         for slot in self._slots:
             slot.close()

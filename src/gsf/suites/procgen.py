@@ -19,6 +19,7 @@ from gsf.suites import Levels, Suite
 from gsf.suites._procgen_games import GAMES, STEP_LIMITS
 
 DIFFICULTIES = ("easy", "hard")
+MOST_STATE = 1 << 20  # bytes of a slot's latent state
 
 
 def make_env(
@@ -30,15 +31,18 @@ def make_env(
     difficulty: str | None = None,
     threads: int | None = None,
     copy: bool = True,
+    plain: bool = False,
 ) -> "ProcgenVectorEnv":
     """A vector env that plays exactly these levels: a list in order, a range drawn at random.
 
     env = make_env("coinrun", levels=[1_000_000, 1_000_001], n_envs=2, seed=0)
 
-    `copy=False` lends Procgen's own buffers, overwritten by the next step.
+    `copy=False` lends Procgen's own buffers, overwritten by the next step. `plain=True` draws
+    neither backgrounds nor textures; all else is exactly the same.
     """
+    difficulty = difficulty or DIFFICULTIES[0]
     return ProcgenVectorEnv(
-        game, levels, n_envs, seed, difficulty or DIFFICULTIES[0], threads=threads, copy=copy
+        game, levels, n_envs, seed, difficulty, threads=threads, copy=copy, plain=plain
     )
 
 
@@ -49,6 +53,7 @@ procgen = Suite(
     DIFFICULTIES,
     published_by="PPO, 25M frames",
     replays_with="procgen-mirror 0.10.7",
+    plain={"plain": True},
 )
 
 
@@ -68,6 +73,7 @@ class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         *,
         threads: int | None = None,
         copy: bool = True,
+        plain: bool = False,
     ) -> None:
         if difficulty not in DIFFICULTIES:
             known = " and ".join(DIFFICULTIES)
@@ -87,7 +93,8 @@ class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.single_observation_space = gymnasium.spaces.Box(0, 255, facts.obs_shape, np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(len(facts.actions))
         self._threads = cores.threads() if threads is None else threads
-        self._copy = copy
+        self._copy, self._plain = copy, plain
+        self._buffer: Any = None  # a state's
         listed = list(self.levels) if self._listed else []
         self._assigned = [listed[slot::n_envs] for slot in range(n_envs)]
         self._start()
@@ -113,7 +120,14 @@ class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         else:
             first, count = self.levels[0], 1
         self._procgen = _procgen_env(
-            self.num_envs, self.game, self.difficulty, first, count, self.seed, self._threads
+            self.num_envs,
+            self.game,
+            self.difficulty,
+            first,
+            count,
+            self.seed,
+            self._threads,
+            self._plain,
         )
 
     def _begin_level(self, slots: Sequence[int] | range) -> None:
@@ -190,6 +204,19 @@ class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._procgen.observe()
         self._fresh = False
 
+    def save(self, slot: int) -> tuple[bytes, int, int]:
+        if self._buffer is None:
+            self._buffer = self._procgen._ffi.new(f"char[{MOST_STATE}]")
+        n = self._procgen.call_c_func("get_state", slot, self._buffer, MOST_STATE)
+        latent = bytes(self._procgen._ffi.buffer(self._buffer, n))
+        return latent, int(self._length[slot]), int(self._turn[slot])
+
+    def restore(self, slot: int, state: tuple[bytes, int, int]) -> None:
+        latent, self._length[slot], self._turn[slot] = state
+        self._set_state(slot, latent)
+        self._procgen.observe()
+        self._fresh = False
+
     def keep(self, slots: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Goes on with these slots alone, each bit for bit as if the others were still there.
 
@@ -228,12 +255,15 @@ def _procgen_env(
     n_levels: int,
     seed: int,
     threads: int,
+    plain: bool = False,
 ) -> Any:
     env = _procgen()(
         num=n_envs,
         env_name=game,
         distribution_mode=difficulty,
         paint_vel_info=False,
+        use_backgrounds=not plain,
+        use_monochrome_assets=plain,
         start_level=first_level,
         num_levels=n_levels,
         rand_seed=seed,
