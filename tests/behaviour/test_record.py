@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("forget")
 
 @pytest.fixture
 def recorded(tmp_path):
-    options = {"out": tmp_path / "play", "random": True, "transitions": 800, **SMALL}
+    options = {"out": tmp_path / "play", "player": "random", "transitions": 800, **SMALL}
     return collect(CollectConfig(env=f"{WALKS}:make", **options))
 
 

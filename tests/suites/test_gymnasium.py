@@ -160,6 +160,19 @@ def test_a_state_goes_on_where_it_was():
             np.testing.assert_array_equal(x, y)
 
 
+def test_the_state_of_one_slot_goes_on_in_any_other():
+    game = name_env(f"{FILE}:make", "walk")
+    env, fan = (gymnasium.GymVectorEnv(game, range(9), n, seed=n) for n in (2, 3))
+    for _ in range(2):
+        env.step(np.array([1, 2]))
+    for slot in range(3):
+        fan.restore(slot, env.save(1))
+    for action in (1, 2, 2):
+        one, three = env.step(np.array([0, action])), fan.step(np.full(3, action))
+        for x, y in zip(one[:4], three[:4], strict=True):
+            np.testing.assert_array_equal(np.repeat(x[1:], 3, 0), y)
+
+
 def test_what_data_names_runs_only_if_the_user_has_named_the_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("evil.py").write_text("from pathlib import Path\nPath('ran').touch()\nmake = None\n")

@@ -128,6 +128,32 @@ def test_a_restored_state_goes_on_bit_for_bit():
     assert saved["states"] != env.latent_state()
 
 
+def test_the_state_of_one_slot_goes_on_in_any_other():
+    walk = make_env("starpilot", range(200), 2, seed=3)
+    fan = make_env("starpilot", range(200), 4, seed=77)
+    for action in random_actions(30, 2):
+        walk.step(action)
+    state = walk.save(1)
+    for slot in (0, 3):
+        fan.restore(slot, state)
+    for action in random_actions(60, 1, seed=5):
+        one = [x[1] for x in walk.step(np.repeat(action, 2))[:4]]
+        for slot, of_fan in enumerate(zip(*fan.step(np.repeat(action, 4))[:4], strict=True)):
+            assert same([one], [of_fan]) == (slot in (0, 3))
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_drawn_plainly_a_game_plays_exactly_the_same(game):
+    drawn, plain = (make_env(game, range(200), 8, seed=1, plain=x) for x in (False, True))
+    differs = False
+    for action in random_actions(150, 8):
+        *one, info = drawn.step(action)
+        *other, other_info = plain.step(action)
+        differs |= not np.array_equal(one[0], other[0])
+        assert same([[*one[1:], *info.values()]], [[*other[1:], *other_info.values()]])
+    assert differs
+
+
 @pytest.mark.parametrize("levels", [[7, 8, 9, 10, 11, 12], range(7, 13)])
 def test_slots_that_are_kept_go_on_as_if_the_others_were_there(levels):
     slots = np.array([2, 0])

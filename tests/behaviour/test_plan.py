@@ -1,0 +1,159 @@
+"""A player that plans: futures by hand, better play than chance, and the same after every kill."""
+
+import signal
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gsf.behaviour import plan
+from gsf.behaviour.collect import CollectConfig, collect
+from gsf.behaviour.plan import Futures, PlannedPlay, held_at_random, places
+from gsf.behaviour.record import from_tensors, to_tensors
+from gsf.core.errors import UserError
+from gsf.core.interrupts import Interrupted
+from gsf.data.recording import Recording
+from gsf.data.replay import Replay
+
+WALKS = Path(__file__).parents[1] / "walks.py"
+SMALL = {"player": "plan", "n_levels": 8, "n_envs": 4, "width": 16, "depth": 32, "commit": 8}
+
+
+def actions(*rows):
+    return np.array(rows, np.uint8)
+
+
+def test_what_came_of_futures_by_hand():
+    futures = Futures(actions([1, 1, 1], [1, 2, 1], [3, 3, 3], [0, 0, 0]))
+    # The first earns 2 at its second step; the second dies at the second step; the third wins 1
+    # at once; the fourth goes on without a reward.
+    no = np.zeros(4, bool)
+    futures.see(0, np.array([0, 0, 1.0, 0]), np.array([0, 0, 1, 0], bool), no)
+    futures.see(1, np.array([2.0, 0, 5, 0]), np.array([0, 1, 0, 0], bool), no)
+    futures.see(2, np.array([0, 7.0, 5, 0]), no, no)
+    assert futures.earned.tolist() == [2 * plan.GAMMA, 0, 1, 0]
+    assert futures.length.tolist() == [3, 2, 1, 3]
+    assert futures.alive.tolist() == [True, False, False, True]
+    assert futures.won.tolist() == [False, False, True, False]
+    assert futures.changes.tolist() == [0, 1, 0, 0]
+    expected = [2 * plan.GAMMA + 10, -10 * 0.5 / 3, 1 + 10, 10]
+    np.testing.assert_allclose(futures.value(worth=10, smooth=0.5), expected)
+
+
+def test_one_future_begins_like_another_and_then_goes_its_own_way():
+    futures = Futures(actions([1, 1, 1, 1], [2, 2, 2, 2]))
+    futures.see(0, np.array([0, 3.0]), np.zeros(2, bool), np.zeros(2, bool))
+    futures.copy(1, 0, 2)
+    assert futures.actions[0].tolist() == [2, 2, 1, 1]
+    assert futures.earned.tolist() == [3, 3]
+
+
+def test_random_actions_are_held():
+    drawn = held_at_random(200, 64, actions(3, 5, 9), np.random.default_rng(0))
+    assert drawn.shape == (200, 64)
+    assert set(np.unique(drawn)) == {3, 5, 9}
+    share = (drawn[:, 1:] != drawn[:, :-1]).mean()
+    mean_hold = (1 + plan.LONGEST_HOLD) / 2
+    assert share == pytest.approx(2 / 3 / mean_hold, rel=0.1)  # a third are drawn again
+
+
+def test_a_place_is_what_is_left_of_an_image_seen_from_afar():
+    obs = np.zeros((3, 64, 64, 3), np.uint8)
+    obs[1, 5, 5] = 90  # a speck
+    obs[2, 8:24, 8:24] = 200  # a thing
+    one, speck, thing = places(obs)
+    assert one == speck != thing
+    assert len(one) == plan.BLOCKS**2 * 3
+    assert len(places(np.zeros((1, 5, 70, 1), np.uint8))[0]) == 5 * 8  # of any size
+
+
+def test_it_wins_where_chance_does_not(tmp_path, forget):
+    options = SMALL | {"env": f"{WALKS}:make", "transitions": 80, "width": 8, "depth": 12}
+    by_plan = collect(CollectConfig(**options, out=tmp_path))
+    taken = Recording.load(by_plan).takes[0]
+    assert taken.returns["mean_return"] == 1
+    assert taken.returns["episodes"] >= 8
+    assert taken.epsilon == {"schedule": "constant", "first": 0.0, "last": 0.0}
+    assert taken.policy["algorithm"] == "plan"
+    assert taken.policy["width"] == 8
+
+
+def test_what_was_planned_is_what_is_recorded_and_replays(tmp_path):
+    config = CollectConfig(**SMALL, game="coinrun", transitions=160, out=tmp_path)
+    recording = Recording.load(collect(config))
+    assert recording.takes[0].actions.shape == (40, 4)
+    replay = Replay(recording, recording.takes[0])
+    for _ in replay:
+        pass
+    assert replay.pixel_mismatches == 0
+    assert not (tmp_path / plan.PLAN).exists()
+    assert collect(config) == tmp_path / "coinrun.gsfrec"  # is there already
+
+
+def test_it_goes_on_to_the_same_actions_wherever_it_was_stopped():
+    config = CollectConfig(**SMALL, game="jumper", transitions=4 * 30)
+    whole, parts = PlannedPlay(config), PlannedPlay(config)
+    for t in range(30):
+        whole.step()
+        parts.step()
+        if t in (0, 3, 17):
+            state = from_tensors(to_tensors(parts.state_dict()))
+            parts.close()
+            parts = PlannedPlay(config)
+            parts.load_state_dict(state)
+    np.testing.assert_array_equal(whole.actions, parts.actions)
+    assert whole.returns.ended == parts.returns.ended
+    for play in (whole, parts):
+        play.close()
+
+
+def test_interrupted_it_says_what_is_kept_and_goes_on(tmp_path, monkeypatch):
+    config = CollectConfig(**SMALL, game="jumper", transitions=4 * 20, out=tmp_path / "a")
+    whole = collect(CollectConfig(**SMALL, game="jumper", transitions=4 * 20, out=tmp_path / "b"))
+    step, taken = PlannedPlay.step, []
+
+    def interrupted_once(play):
+        step(play)
+        taken.append(1)
+        if len(taken) == 7:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(PlannedPlay, "step", interrupted_once)
+    with pytest.raises(Interrupted, match="28 of 80 planned frames are saved"):
+        collect(config)
+    assert collect(config).read_bytes() == whole.read_bytes()
+    assert len(taken) == 20  # nothing was planned twice
+
+
+def test_without_a_reward_in_sight_it_goes_where_it_has_not_been():
+    """Of futures that earn nothing, the one at the least visited place comes last, that is best."""
+    config = CollectConfig(**SMALL, game="maze", transitions=16)
+    play = PlannedPlay(config)
+    obs = np.zeros((3, 64, 64, 3), np.uint8)
+    obs[1], obs[2] = 100, 200
+    seen = Counter({places(obs)[0]: 5, places(obs)[2]: 9})
+    futures = Futures(actions([1, 1], [1, 1], [1, 1]))
+    assert play._planner._order(futures, obs, seen, worth=1.0).tolist() == [2, 0, 1]
+    futures.earned[2] = 0.5
+    assert play._planner._order(futures, obs, seen, worth=1.0).tolist() == [0, 1, 2]
+    play.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"game": "maze", "policy": Path("x")}, "not for --player plan"),
+        ({"env": f"{WALKS}:make", "plain": True}, "leave --plain out"),
+        ({"game": "maze", "width": 1}, "--width must be between 2"),
+    ],
+)
+def test_what_it_cannot_do(options, said, forget):
+    with pytest.raises(UserError, match=said):
+        CollectConfig(**(SMALL | options))
+
+
+def test_what_does_not_repeat_itself_cannot_be_planned_in(tmp_path, forget):
+    config = CollectConfig(**SMALL, env=f"{WALKS}:noisy", transitions=80, out=tmp_path)
+    with pytest.raises(UserError, match="cannot be planned in: it does not repeat itself"):
+        collect(config)
