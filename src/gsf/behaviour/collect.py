@@ -33,6 +33,7 @@ from gsf.behaviour.record import (
     record_plain,
     to_tensors,
 )
+from gsf.core.code import decided_by
 from gsf.core.errors import UserError
 from gsf.core.files import locked
 from gsf.core.interrupts import stoppable
@@ -107,7 +108,8 @@ def _identity(
     env = {} if config.env is None else {"env": code_of(config.played) or ""}
     resolved = {"plain": True} if config.plain else {}
     if policy is None and config.player == "ppo":
-        encoder = encoders.find(config.schedule.encoder).identity("encoder")
+        found = encoders.find(config.schedule.encoder)
+        encoder = found.identity("encoder") | decided_by("gsf.behaviour.ppo", found.value.build)
         start = {} if first is None else {"start_from": first.provenance["digest"]}
         return Identity.of("policy", config, encoder | env | start, **resolved)
     inputs = {} if policy is None else {"policy": policy.provenance["digest"]}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gsf.core.errors import UserError
 from gsf.core.options import (
     BatchSize,
+    CodedOptions,
     Count,
     Extendable,
     Incidental,
@@ -133,7 +134,7 @@ class PlanConfig(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectConfig(PPOConfig, PlanConfig):
+class CollectConfig(PPOConfig, PlanConfig, CodedOptions):
     """Train PPO on a game, or plan, and record its play."""
 
     player: Literal["ppo", "plan", "random"] = "ppo"

@@ -104,6 +104,14 @@ class Options:
         check(self)
 
 
+@dataclasses.dataclass(frozen=True)
+class CodedOptions(Options):
+    """Of a stage whose output gsf's own code decides (core/code.py)."""
+
+    accept_code_change: Incidental[bool] = dataclasses.field(default=False, kw_only=True)
+    """Keep, or go on with, what was made before gsf's own code was edited."""
+
+
 def check(config: Any, where: str = "") -> None:
     """One sentence if an option is outside of its range; `where`, as in `loss.`, comes before."""
     for name, hint in hints_of(config.__class__).items():

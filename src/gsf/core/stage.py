@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from gsf.core.code import is_code
 from gsf.core.errors import UserError
 from gsf.core.files import clear_locks, digest, digest_file, is_vacant, remove
 from gsf.core.options import Role, roles, to_json
@@ -115,6 +116,7 @@ class Identity:
     config: Mapping[str, Any] = field(default_factory=dict)  # all options
     options: Mapping[str, Any] = field(default_factory=dict)  # those that decide the content
     extendable: frozenset[str] = frozenset()  # those a finished output may be given more of
+    any_code: bool = False  # it may have been made by gsf's code as it was before an edit
 
     @classmethod
     def of(cls, kind: str, config: Any, inputs: Mapping[str, str], **resolved: Any) -> Self:
@@ -123,7 +125,8 @@ class Identity:
         aside = {name for name, role in by_role.items() if role is not Role.EXTENDABLE}
         options = {name: x for name, x in to_json(config).items() if name not in aside}
         options |= resolved
-        return cls(kind, inputs, to_json(config), options, frozenset({*by_role} - aside))
+        any_code = getattr(config, "accept_code_change", False)
+        return cls(kind, inputs, to_json(config), options, frozenset({*by_role} - aside), any_code)
 
     def digest(self, content: str | None = None) -> str:
         """The same for the same output, wherever, whenever and however fast it was made."""
@@ -149,7 +152,18 @@ class Identity:
         manifest = read_manifest(out, self.kind, whole=False)
         if difference := self._difference(manifest, is_whole(out, manifest)):
             raise UserError(f"{out} {difference}; remove it or choose another --out.")
+        if (changed := self._changed_code(manifest)) and not self.any_code:
+            raise UserError(
+                f"{out} holds {_a(self.kind)} made before {changed[0]} was edited; remove it, "
+                "choose another --out, or add --accept-code-change to keep it and go on."
+            )
         return manifest
+
+    def _changed_code(self, manifest: Mapping[str, Any]) -> list[str]:
+        """Files of gsf that were others when the output was made."""
+        made_of = manifest["inputs"]
+        names = sorted({*self.inputs, *made_of})
+        return [x for x in names if is_code(x) and self.inputs.get(x) != made_of.get(x)]
 
     def _difference(self, manifest: Mapping[str, Any], whole: bool) -> str | None:
         """The most telling one, as the end of a sentence. How long is open until it is whole."""
@@ -161,13 +175,16 @@ class Identity:
                 option = name.replace("_", "-")
                 return f"holds {_a(self.kind)} with --{option} {found}, not {wanted}"
         for name in sorted({*self.inputs, *made_of}):
-            if self.inputs.get(name) != made_of.get(name):
+            if not is_code(name) and self.inputs.get(name) != made_of.get(name):
                 return f"holds {_a(self.kind)} made from another {name}"
         return None
 
     def begin(self, out: Path, **facts: Any) -> None:
         """Marks a directory as this output in the making; what is there of it stays."""
         if not self.is_done(out):
+            found = self._found(out)
+            if found and (changed := self._changed_code(found)):
+                facts["code_changed"] = sorted({*found.get("code_changed", ()), *changed})
             remove(out / DONE)
             self.write(out, in_place=True, **facts)
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gsf.core.code import decided_by
 from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory, digest, digest_file, locked
 from gsf.core.logs import console
@@ -60,6 +61,7 @@ def fit(config: FitConfig) -> Path:
         resolved |= dict.fromkeys(TD_ONLY)
     if config.bootstrap:
         inputs["bootstrap"] = read_manifest(config.bootstrap, "gvf")["digest"]
+    inputs |= decided_by(__name__, cumulant.function, encoder.value.build)
     identity = Identity.of("gvf", config, inputs, **resolved)
     if identity.is_done(config.out):
         console.print(f"{config.out} is there already.")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gsf.core.code import decided_by
 from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory, digest, digest_file
 from gsf.core.logs import console
@@ -36,7 +37,7 @@ def label(config: LabelConfig) -> Path:
     manifest = read_manifest(config.gvf, "gvf")
     dataset = Dataset.open(config.dataset or Path(manifest["config"]["dataset"]))
     inputs = {"dataset": dataset.digest, "gvf": manifest["digest"]}
-    identity = Identity.of("labels", config, inputs)
+    identity = Identity.of("labels", config, inputs | decided_by(__name__))
     values = read_values(config.gvf, manifest, dataset)
     other = _values_against(config, dataset, values)
     if not identity.is_done(config.out):

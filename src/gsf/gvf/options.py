@@ -9,10 +9,10 @@ import tyro
 from gsf.core.errors import UserError
 from gsf.core.options import (
     BatchSize,
+    CodedOptions,
     Count,
     Incidental,
     Input,
-    Options,
     Precision,
     Rate,
     Seed,
@@ -26,7 +26,7 @@ Bins = Annotated[int, between(2, 1000)]
 
 
 @dataclass(frozen=True)
-class FitConfig(Options):
+class FitConfig(CodedOptions):
     """Fit per-level GVFs of a cumulant: what its discounted future sum is at every transition."""
 
     dataset: Input[tyro.conf.Positional[Path]]
@@ -91,7 +91,7 @@ class FitConfig(Options):
 
 
 @dataclass(frozen=True)
-class LabelConfig(Options):
+class LabelConfig(CodedOptions):
     """Turn GVFs into labels: the bin of each value among the values of its own level."""
 
     gvf: Input[tyro.conf.Positional[Path]]

@@ -12,6 +12,7 @@ import tyro
 from gsf.core.errors import UserError
 from gsf.core.options import (
     BatchSize,
+    CodedOptions,
     Count,
     Extendable,
     Incidental,
@@ -135,7 +136,7 @@ class AgentConfig(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig(AgentConfig):
+class TrainConfig(AgentConfig, CodedOptions):
     """Train an agent offline: a base such as BC or CQL, alone or with an auxiliary loss."""
 
     dataset: Input[tyro.conf.Positional[Path]]

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gsf.core.code import decided_by
 from gsf.core.errors import UserError
 from gsf.core.files import locked
 from gsf.core.interrupts import stoppable
@@ -29,6 +30,7 @@ from gsf.gvf.labels import load_labels
 from gsf.learn.agent import load_run_checkpoint
 from gsf.learn.feed import AHEAD_OF_A_GPU, Feed
 from gsf.learn.learner import Learner
+from gsf.learn.methods import Method
 from gsf.learn.options import TrainConfig as TrainConfig
 from gsf.nets import encoders
 from gsf.nets.runtime import keep_freed_memory, pick_device
@@ -48,7 +50,7 @@ def train(config: TrainConfig) -> Path:
     identity = Identity.of(
         "run",
         config,
-        _inputs(config, dataset) | encoder.identity("encoder"),
+        _inputs(config, dataset) | encoder.identity("encoder") | _code(method, encoder.value.build),
         method=method.name,
         on=method.base.name,
         encoder=encoder.name,
@@ -76,6 +78,11 @@ def train(config: TrainConfig) -> Path:
         identity.finish(config.out, step=at.step, seconds=at.seconds)
     print(f"{config.out}: {learner.method.name}, {at.step:,} steps in {at.seconds:,.0f} s")
     return config.out
+
+
+def _code(method: Method, encoder: Any) -> dict[str, str]:
+    """gsf's own code that decides what is learnt."""
+    return decided_by(__name__, encoder, *(part.value for part in method.parts.values()))
 
 
 def _inputs(config: TrainConfig, dataset: Dataset) -> dict[str, str]:

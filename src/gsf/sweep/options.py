@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from gsf.core.errors import UserError
-from gsf.core.options import Count, Options, Some, above, between, from_json, to_json
+from gsf.core.options import CodedOptions, Count, Some, above, between, from_json, to_json
 from gsf.core.presets import Preset, preset_values
 from gsf.learn.options import BASES, LOSSES
 from gsf.sweep.settings import STAGES, check, parse
@@ -23,7 +23,7 @@ MAX_SEEDS = 1_000  # --tune takes the next one
 
 
 @dataclass(frozen=True)
-class RunConfig(Options):
+class RunConfig(CodedOptions):
     """Compare methods: materialise, fit, label, train, evaluate and report, resumable."""
 
     out: Path = Path("results/run")
@@ -131,6 +131,8 @@ class RunConfig(Options):
 
     def stage(self, name: str, variant: "Variant | None" = None, **given: Any) -> Any:
         """A stage's options: its defaults, the preset's, those given, then --set."""
+        if issubclass(STAGES[name], CodedOptions):
+            given["accept_code_change"] = self.accept_code_change
         chosen = to_json(STAGES[name](**{**preset_values(name, self.preset), **given}))
         parts = {} if variant is None else {x.name: k for k, x in variant.method.parts.items()}
         for owner, option, value in map(parse, self.set):

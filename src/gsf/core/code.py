@@ -1,0 +1,118 @@
+"""gsf's own code as an input of what it makes: whoever edits it in place gets no stale results.
+
+Of every module that decides an output, and of what it imports from gsf, a digest of what is run:
+comments, docstrings and layout do not count. `gsf.core` decides no number and is left out. Of
+`gsf.equations` only the formulas that are used count, each with those it uses itself.
+"""
+
+import ast
+import functools
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gsf.core.files import digest
+
+ROOT = Path(__file__).parents[1]
+_APART = ("gsf.core", "gsf.suites", "gsf.cli")  # files, options, games: none of them decides
+_BY_NAME = "gsf.equations"  # one pure function each
+
+
+def decided_by(*things: Any) -> dict[str, str]:
+    """Digests, by file, of the modules of these things (or so named) and of all they import.
+
+    Of a user's own file only what it imports from gsf: the file itself has a digest elsewhere.
+    """
+    names = [thing if isinstance(thing, str) else thing.__module__ for thing in things]
+    found: dict[str, str] = {}
+    seen: set[str] = set()
+    while names:
+        name = names.pop()
+        module, _, function = name.partition(":")
+        path = _file(module)
+        if name in seen or path is None:
+            continue
+        seen.add(name)
+        code, imported = _read(path, path.stat().st_mtime_ns, function)
+        names += imported
+        if path.is_relative_to(ROOT):
+            file = f"gsf/{path.relative_to(ROOT).as_posix()}"
+            found[f"{file}:{function}" if function else file] = code
+    return dict(sorted(found.items()))
+
+
+def is_code(name: str) -> bool:
+    """Whether an input is a file of gsf's code."""
+    return name.startswith("gsf/")
+
+
+def _file(name: str) -> Path | None:
+    """Of a module of gsf that decides, or of a user's file that was run."""
+    if name.startswith(_APART):
+        return None
+    module = sys.modules.get(name)
+    if module is None and name.partition(".")[0] == "gsf":
+        spec = importlib.util.find_spec(name)
+        return None if spec is None or spec.origin is None else Path(spec.origin)
+    return Path(module.__file__) if module and module.__file__ else None
+
+
+@functools.cache
+def _read(path: Path, changed: int, function: str) -> tuple[str, list[str]]:
+    """The digest of a file's code, or of one function in it, and what of gsf that imports."""
+    tree = ast.parse(path.read_bytes())
+    for node in ast.walk(tree):
+        if isinstance(getattr(node, "body", None), list):
+            node.body = [x for x in node.body if not _is_text(x)]  # type: ignore[attr-defined]
+    if function:
+        tree.body = _used(tree.body, {function})
+    return digest(ast.dump(tree)), list(_imports(tree))
+
+
+def _used(body: list[ast.stmt], names: set[str]) -> list[ast.stmt]:
+    """The statements of a module that define these names, and whatever names those use."""
+    chosen = [node for node in body if _defines(node) & names or isinstance(node, ast.Import)]
+    used = {x.id for node in chosen for x in ast.walk(node) if isinstance(x, ast.Name)}
+    return chosen if used <= names else _used(body, names | used)
+
+
+def _defines(node: ast.stmt) -> set[str]:
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return {node.name}
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        return {x.id for x in ast.walk(node) if isinstance(x, ast.Name)}
+    return set()
+
+
+def _is_text(node: ast.stmt) -> bool:
+    """A string alone: a docstring, or the words under an option."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def _imports(node: ast.AST) -> Iterator[str]:
+    """Modules of gsf that are imported when the code runs."""
+    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+        return
+    if isinstance(node, ast.Import):
+        yield from (x.name for x in node.names if x.name.startswith("gsf."))
+    if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "gsf":
+        names = [x.name for x in node.names]
+        if node.module == _BY_NAME:
+            yield from (f"{_BY_NAME}:{name}" for name in names)
+        else:
+            yield from _modules(str(node.module), names)
+    for child in ast.iter_child_nodes(node):
+        yield from _imports(child)
+
+
+def _modules(package: str, names: list[str]) -> list[str]:
+    """What `from package import names` loads: the package's own file, and modules among names."""
+    folder = ROOT.parent / package.replace(".", "/")
+    inside = [x for x in names if (folder / f"{x}.py").is_file() or (folder / x).is_dir()]
+    return [package, *(f"{package}.{x}" for x in inside)]
