@@ -290,7 +290,7 @@ def contrastive_cce(logits: Array, label: Array, tau: float) -> Array:
 
 @_in(torch, reward="n", terminated="n", next_q="n A", next_q_target="n A")
 def td_target(
-    reward: Array, terminated: Array, next_q: Array, next_q_target: Array, gamma: float
+    reward: Array, terminated: Array, next_q: Array, next_q_target: Array, gamma: float | Array
 ) -> Array:
     """y = r + gamma (1 - terminated) Q~(o', a*), a* = argmax_a Q(o', a).  [n], [n, A] -> [n]."""
     # Deviation: double DQN. next_q = next_q_target gives the paper's max_a Q~(o', a).

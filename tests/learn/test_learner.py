@@ -98,7 +98,7 @@ def test_cql_is_the_formula(dataset: Dataset, double: bool, head: str) -> None:
             p.mul_(-0.8)
     base.spec = dataclasses.replace(base.spec, reward_scale=0.05)  # some are clipped
     rng = np.random.default_rng(0)
-    context = learner._context(dataset.sample(64, rng), rng)
+    context = learner.look(dataset.sample(64, rng), rng)
     batch = context.batch
     assert (~batch.has_next & ~batch.terminated).any()
     assert batch.terminated.any()
@@ -175,7 +175,7 @@ def test_weight_zero_is_the_base_alone(dataset: Dataset, labels: Path) -> None:
 def test_joint_gradient_is_the_weighted_sum(dataset: Dataset, labels: Path) -> None:
     learner = make_learner(dataset, labels, method="gsf-reward", aux_weight=0.3)
     rng = np.random.default_rng(1)
-    context = learner._context(dataset.sample(16, rng), rng)
+    context = learner.look(dataset.sample(16, rng), rng)
     assert learner.aux is not None
     loss, _ = learner.base(context.z, context)
     parts = list(learner.encoder.parameters())
@@ -236,7 +236,7 @@ def test_no_crop_shows_the_network_what_was_logged(dataset: Dataset) -> None:
     rng = np.random.default_rng(0)
     batch = dataset.sample(8, rng)
     for crop in (0, 2):
-        context = make_learner(dataset, crop=crop)._context(batch, rng)
+        context = make_learner(dataset, crop=crop).look(batch, rng)
         assert torch.equal(context.obs, batch.obs) == (crop == 0)
         assert torch.equal(context.next_obs, batch.next_obs) == (crop == 0)
 

@@ -166,6 +166,13 @@ class Dataset:
         which, offset = _draw(counts, n, rng)
         return self.gather((self._starts[which] + offset)[:, None] + np.arange(length))
 
+    def ahead(self, index: npt.ArrayLike, n: int) -> tuple[Array, Array]:
+        """The n rows from each one on, [m, n], and which of them are taken: where an episode ends,
+        its last row is repeated."""
+        index, steps = np.asarray(index, np.int64), np.arange(n)
+        left = np.minimum(self.rows_left[index], n)[:, None]
+        return index[:, None] + np.minimum(steps, left - 1), steps < left
+
     def episodes(self, level: int | None = None) -> list[tuple[int, int]]:
         """(start, stop) rows of every episode, or of those of one level (0..n_levels-1)."""
         keep = slice(None) if level is None else self.level[self._starts] == level

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gsf.core.errors import FoundWrongError, UserError
 from gsf.core.logs import console
@@ -24,8 +24,10 @@ from gsf.data.dataset import Dataset
 from gsf.gvf import cumulants
 from gsf.gvf.cumulants import Chunk
 from gsf.learn import bases, corridor, losses, methods
+from gsf.learn.bases import Base
 from gsf.learn.context import Context, Info
 from gsf.learn.learner import Learner
+from gsf.learn.losses import AuxiliaryLoss
 from gsf.learn.options import AgentConfig
 from gsf.learn.options import CheckConfig as CheckConfig
 from gsf.nets import encoders
@@ -54,20 +56,21 @@ class Subject:
         config = AgentConfig(method=self.method, encoder=self.encoder, **options)
         return Learner(config, self.dataset, np.random.default_rng(seed), self.labels)
 
-    def part(self, learner: Learner) -> nn.Module:
+    def part(self, learner: Learner) -> Base | AuxiliaryLoss:
         return learner.base if learner.aux is None else learner.aux
 
     def loss(self, learner: Learner, seed: int = 0, n: int = 32) -> tuple[Tensor, Info, Context]:
         rng = np.random.default_rng(seed)
-        context = learner._context(self.dataset.sample(n, rng, learner.n_levels), rng)
+        batch = learner.base.sample(self.dataset, n, rng, learner.n_levels)
+        context = learner.look(batch, rng)
         arguments = (context.z, context) if learner.aux is None else (context,)
         loss, info = self.part(learner)(*arguments)
         return loss, info, context
 
     def step(self, learner: Learner, seed: int) -> dict[str, float]:
         rng = np.random.default_rng(seed)
-        batch = self.dataset.sample(BATCH, rng, learner.n_levels)
-        return {name: float(x) for name, x in learner.update(batch, rng).items()}
+        batch, drawn = learner.draw(BATCH, rng)
+        return {name: float(x) for name, x in learner.update(batch, rng, drawn).items()}
 
 
 def _require(kept: bool, otherwise: str) -> None:
@@ -163,7 +166,7 @@ def falls_as_it_is_learnt(subject: Subject) -> None:
     before, rng = measure(), np.random.default_rng(0)
     for _ in range(PATIENCE):  # most have learnt it after the first of these
         for _ in range(STEPS):
-            learner.update(subject.dataset.sample(BATCH, rng, learner.n_levels), rng)
+            subject.step(learner, int(rng.integers(2**31)))
         after = measure()
         if before - after > LEARNT * abs(before):
             return

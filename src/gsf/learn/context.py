@@ -47,7 +47,7 @@ class Context:
     batch: Batch  # as logged, observations not cropped
     obs: Tensor  # batch.obs, cropped
     z: Tensor  # encoder(obs) with its gradient
-    drawn: Mapping[str, Tensor]  # what the loss's own `draw` returned
+    drawn: Mapping[str, Tensor]  # what the own `draw` of the base or loss that looks returned
     base: Base
     encoder: Encoder
     target_encoder: Encoder  # EMA, takes no gradient

@@ -17,17 +17,21 @@ from torch import Tensor
 if TYPE_CHECKING:
     from gsf.data.dataset import Batch
 
+Drawn = Mapping[str, Mapping[str, Tensor]]  # what each part's own `draw` returned, by its name
 AHEAD_OF_A_GPU = 2  # one being copied, one being drawn
 
 
 @dataclass(frozen=True)
 class Fed:
     batch: Batch
-    drawn: Mapping[str, Tensor]  # what the auxiliary loss's own `draw` returned
+    drawn: Drawn
     rng: Mapping[str, Any]  # state of the generator after them: whoever goes on begins here
 
     def map(self, move: Callable[[Tensor], Tensor]) -> Fed:
-        drawn = {name: move(x) for name, x in self.drawn.items()}
+        drawn = {
+            part: {name: move(x) for name, x in tensors.items()}
+            for part, tensors in self.drawn.items()
+        }
         return Fed(self.batch.map(move), drawn, self.rng)
 
 
@@ -36,7 +40,7 @@ class Feed:
 
     def __init__(
         self,
-        draw: Callable[[np.random.Generator], tuple[Batch, Mapping[str, Tensor]]],
+        draw: Callable[[np.random.Generator], tuple[Batch, Drawn]],
         rng: np.random.Generator,
         ahead: int = 0,
         pin: bool = False,

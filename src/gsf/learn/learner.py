@@ -16,7 +16,9 @@ from torch import Tensor, nn
 from gsf.data.dataset import Batch, Dataset
 from gsf.equations import gvf_return
 from gsf.gvf.labels import load_labels
+from gsf.learn.bases import Base
 from gsf.learn.context import Context, Info, Spec
+from gsf.learn.feed import Drawn
 from gsf.learn.losses import AuxiliaryLoss
 from gsf.learn.options import AgentConfig as AgentConfig
 from gsf.nets.augment import random_crop
@@ -91,35 +93,40 @@ class Learner:
 
     def draw(
         self, n: int, rng: np.random.Generator, n_levels: int | None = None
-    ) -> tuple[Batch, Mapping[str, Tensor]]:
-        """A batch, and what the auxiliary loss draws beside it, both in the CPU's memory."""
-        batch = self.dataset.sample(n, rng, n_levels or self.n_levels)
+    ) -> tuple[Batch, Drawn]:
+        """A batch, and what base and auxiliary loss draw beside it, all in the CPU's memory."""
+        batch = self.base.sample(self.dataset, n, rng, n_levels or self.n_levels)
         return batch, self._drawn(batch, rng)
 
-    def _drawn(self, batch: Batch, rng: np.random.Generator) -> Mapping[str, Tensor]:
-        return {} if self.aux is None else self.aux.draw(self.dataset, batch, rng)
+    def _drawn(self, batch: Batch, rng: np.random.Generator) -> Drawn:
+        parts: list[Base | AuxiliaryLoss] = [self.base, *([] if self.aux is None else [self.aux])]
+        return {part.name: part.draw(self.dataset, batch, rng) for part in parts}
 
     def update(
-        self, batch: Batch, rng: np.random.Generator, drawn: Mapping[str, Tensor] | None = None
+        self, batch: Batch, rng: np.random.Generator, drawn: Drawn | None = None
     ) -> dict[str, Tensor]:
         """One training step; metrics `<term>/<quantity>` without gradient, on the device.
 
         drawn: what `draw` returned with the batch; None: it is drawn here, from `rng`.
         """
-        context = self._context(batch, rng, drawn)
+        drawn = self._to_device(self._drawn(batch, rng) if drawn is None else drawn)
+        context = self._context(batch, rng, drawn[self.base.name])
         z = context.z.detach() if self.config.stop_gradient else context.z
         loss, info = self.base(z, context)
         terms, weights = {self.base.name: loss}, {self.base.name: 1.0}
         metrics = self._named(self.base.name, info)
         if self.joint:
             assert self.aux is not None
+            context.drawn = drawn[self.aux.name]
             terms[self.aux.name], info = self.aux(context)
             weights[self.aux.name] = self.config.aux_weight
             metrics |= self._named(self.aux.name, info)
         self._step("rl", terms, weights)
 
         if self.aux is not None and not self.joint:
-            context = dataclasses.replace(context, z=self.encoder(context.obs))
+            context = dataclasses.replace(
+                context, z=self.encoder(context.obs), drawn=drawn[self.aux.name]
+            )
             terms[self.aux.name], info = self.aux(context)
             metrics |= self._named(self.aux.name, info)
             self._step("aux", {self.aux.name: terms[self.aux.name]}, {self.aux.name: 1.0})
@@ -130,11 +137,20 @@ class Learner:
             self.aux.after_step()
         return metrics | {f"{name}/loss": term.detach() for name, term in terms.items()}
 
-    def _context(
-        self, batch: Batch, rng: np.random.Generator, drawn: Mapping[str, Tensor] | None = None
-    ) -> Context:
-        drawn = self._drawn(batch, rng) if drawn is None else drawn
+    def _to_device(self, drawn: Drawn) -> Drawn:
+        return {
+            part: {name: x.to(self.device, non_blocking=True) for name, x in tensors.items()}
+            for part, tensors in drawn.items()
+        }
 
+    def look(self, batch: Batch, rng: np.random.Generator) -> Context:
+        """What the auxiliary loss, or without one the base, would see of a batch."""
+        drawn = self._to_device(self._drawn(batch, rng))
+        return self._context(batch, rng, drawn[(self.aux or self.base).name])
+
+    def _context(
+        self, batch: Batch, rng: np.random.Generator, drawn: Mapping[str, Tensor]
+    ) -> Context:
         def crop(obs: Tensor) -> Tensor:
             return random_crop(obs, rng, self.config.crop) if self.config.crop else obs
 
@@ -144,7 +160,7 @@ class Learner:
             batch=batch,
             obs=obs,
             z=self.encoder(obs),
-            drawn={name: x.to(self.device, non_blocking=True) for name, x in drawn.items()},
+            drawn=drawn,
             base=self.base,
             encoder=self.encoder,
             target_encoder=self.target_encoder,

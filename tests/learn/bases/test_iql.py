@@ -58,7 +58,7 @@ def test_iql_is_the_formula(dataset: Dataset) -> None:
         for p in base.target_q.parameters():
             p.mul_(2.0)
     rng = np.random.default_rng(0)
-    context = learner._context(dataset.sample(64, rng), rng)
+    context = learner.look(dataset.sample(64, rng), rng)
     assert (~context.batch.has_next & ~context.batch.terminated).any()
     loss, info = base(context.z, context)
     expected = plain_iql(learner, context)
@@ -72,7 +72,7 @@ def test_the_policy_trains_neither_values_nor_critics(dataset: Dataset) -> None:
     learner = make_learner(dataset)
     base: Any = learner.base
     rng = np.random.default_rng(0)
-    context = learner._context(dataset.sample(16, rng), rng)
+    context = learner.look(dataset.sample(16, rng), rng)
     # dL/dV = 2/n |e - 1[A < 0]| A: nothing of the policy's term, whatever beta is.
     slopes = []
     for beta in (0.0, 50.0):

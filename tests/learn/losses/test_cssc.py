@@ -90,7 +90,7 @@ def test_compares_z_or_its_projection(dataset: Dataset, head: bool) -> None:
     )
     learner: Any = Learner(config, dataset, np.random.default_rng(0))
     batch = dataset.gather(np.arange(40))
-    context = learner._context(batch, np.random.default_rng(0))
+    context = learner.look(batch, np.random.default_rng(0))
     loss, info = learner.aux(context)
     label = torch.from_numpy(action_classes(dataset, np.arange(40), 2))
     embedding = learner.aux.h(context.z) if head else context.z

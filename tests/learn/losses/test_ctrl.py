@@ -31,7 +31,7 @@ def make_learner(dataset: Dataset, **options: Any) -> Any:
 
 def one_context(learner: Any, seed: int = 0, n: int = 40) -> Any:
     rng = np.random.default_rng(seed)
-    return learner._context(learner.dataset.sample(n, rng), rng)
+    return learner.look(learner.dataset.sample(n, rng), rng)
 
 
 def test_sinkhorn_has_uniform_marginals() -> None:

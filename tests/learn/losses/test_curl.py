@@ -29,7 +29,7 @@ def test_the_diagonal_wins_after_training_and_did_not_before(tmp_path: Path) -> 
     batch = dataset.gather(np.arange(12))  # twelve colours
 
     def logits() -> torch.Tensor:
-        context = learner._context(batch, np.random.default_rng(99))
+        context = learner.look(batch, np.random.default_rng(99))
         with torch.no_grad():
             keys = learner.target_encoder(context.crop(batch.obs))
             return context.z @ learner.aux.w @ keys.T
@@ -47,7 +47,7 @@ def test_the_diagonal_wins_after_training_and_did_not_before(tmp_path: Path) -> 
 
 def test_formula_and_where_the_two_crops_go(dataset: Dataset) -> None:
     learner: Any = make_learner(dataset, crop=2)
-    context = learner._context(dataset.gather(np.arange(5)), np.random.default_rng(0))
+    context = learner.look(dataset.gather(np.arange(5)), np.random.default_rng(0))
     with torch.no_grad():
         learner.aux.w.copy_(torch.from_numpy(np.random.default_rng(1).normal(size=(256, 256))) / 50)
         learner.target_encoder.embed[0].bias.add_(0.5)  # no longer the online one

@@ -49,7 +49,7 @@ def test_formula_with_the_last_step_of_an_episode(episodes: Dataset) -> None:
     learner: Any = make_learner(episodes, loss=config)
     batch = episodes.gather(np.arange(len(episodes)))
     assert not batch.has_next.all()
-    context = learner._context(batch, np.random.default_rng(0))
+    context = learner.look(batch, np.random.default_rng(0))
     loss, info = learner.aux(context)
 
     with torch.no_grad():
@@ -78,7 +78,7 @@ def test_no_gradient_through_the_next_latent_nor_from_a_next_that_is_not_there(
     weight = learner.encoder.trunk.fc.weight
     next_z = learner.encoder(batch.next_obs).detach()
     batch.next_obs[~batch.has_next] = 0
-    context = learner._context(batch, np.random.default_rng(0))
+    context = learner.look(batch, np.random.default_rng(0))
     loss, _ = learner.aux(context)
     (found,) = torch.autograd.grad(loss, weight)
 

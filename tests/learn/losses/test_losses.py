@@ -39,7 +39,7 @@ def make_learner(
 def one_context(learner: Learner, seed: int = 0, n: int = 32) -> Context:
     rng = np.random.default_rng(seed)
     batch = learner.dataset.sample(n, rng, learner.n_levels)
-    return learner._context(batch, rng)
+    return learner.look(batch, rng)
 
 
 @pytest.mark.parametrize("promise", check.OF_LOSSES, ids=lambda promise: promise.__name__)

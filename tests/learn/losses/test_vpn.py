@@ -72,7 +72,7 @@ def test_targets_and_masks_equal_a_slow_loop_for_every_kind_of_end(
     seen = []
     monkeypatch.setattr(vpn, "masked_huber", lambda *x: (seen.append(x), (0 * x[0]).sum())[1])
     batch = episodes.gather(np.arange(len(episodes)))
-    learner.aux(learner._context(batch, np.random.default_rng(0)))
+    learner.aux(learner.look(batch, np.random.default_rng(0)))
     (_, reward, taken), (_, discount, _), (_, target, known) = seen
 
     def value(frame: int) -> float:
@@ -117,7 +117,7 @@ def test_targets_take_no_gradient_and_the_target_head_follows_by_its_rate(
 ) -> None:
     learner: Any = make_learner(episodes, loss=vpn.VPN.Config(target_rate=0.25))
     aux = learner.aux
-    context = learner._context(episodes.gather(np.arange(10)), np.random.default_rng(0))
+    context = learner.look(episodes.gather(np.arange(10)), np.random.default_rng(0))
     assert not aux.bootstrap(context).requires_grad
     assert not any(p.requires_grad for p in aux.target_value.parameters())
     with torch.no_grad():

@@ -1,14 +1,18 @@
 """Base algorithms: the protocol, and the folder as the registry.
 
 A base is one file here, holding one `Base` named like the file: its hyperparameters (`Config`), its
-heads on z, its formula (`forward`), what actions are chosen by (`scores`), its own targets
-(`after_step`) and what `gsf run --tune` tries. Whatever trains or acts finds it by being there.
+heads on z, what it needs of the data (`sample`, `draw`), its formula (`forward`), what actions are
+chosen by (`scores`), its own targets (`after_step`) and what `gsf run --tune` tries. Whatever
+trains or acts finds it by being there.
 """
+
+from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 from torch import Tensor, nn
 
 from gsf.core.options import check
@@ -16,6 +20,9 @@ from gsf.core.registry import Registry
 from gsf.learn.context import Context as Context
 from gsf.learn.context import Info as Info
 from gsf.learn.context import Spec as Spec
+
+if TYPE_CHECKING:  # acting needs no data
+    from gsf.data.dataset import Batch, Dataset
 
 
 class Base(nn.Module, ABC):
@@ -32,6 +39,16 @@ class Base(nn.Module, ABC):
     def __init__(self, config: Any, spec: Spec) -> None:
         super().__init__()
         check(config, "base.")
+
+    def sample(
+        self, dataset: Dataset, n: int, rng: np.random.Generator, n_levels: int | None
+    ) -> Batch:
+        """The n transitions of a batch; `n_levels`: from how many levels, if that was asked for."""
+        return dataset.sample(n, rng, n_levels)
+
+    def draw(self, dataset: Dataset, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:
+        """What the base needs of the data beyond the batch, for `context.drawn` (CPU)."""
+        return {}
 
     @abstractmethod
     def forward(self, z: Tensor, context: Context) -> tuple[Tensor, Info]:

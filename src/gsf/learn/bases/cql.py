@@ -41,18 +41,21 @@ class CQL(Base):
         self.q = Critic(spec.n_actions, spec.head, spec.z_dim)
         self.target_q = frozen_copy(self.q)
 
-    def forward(self, z: Tensor, context: Context) -> tuple[Tensor, Info]:
-        batch, alpha = context.batch, self.config.alpha
-        with torch.no_grad():
-            next_q_target = torch.minimum(*self.target_q(context.target_next_z))  # [n,A]
-            next_q = self.scores(context.next_z) if self.config.double else next_q_target
-            reward = self.spec.scaled(batch.reward)
-            y = td_target(reward, batch.terminated, next_q, next_q_target, self.spec.gamma)
+    @torch.no_grad()
+    def target(self, context: Context) -> tuple[Tensor, Tensor]:
+        """y, and where it is known, both [n]."""
+        batch = context.batch
+        next_q_target = torch.minimum(*self.target_q(context.target_next_z))  # [n,A]
+        next_q = self.scores(context.next_z) if self.config.double else next_q_target
+        reward = self.spec.scaled(batch.reward)
+        y = td_target(reward, batch.terminated, next_q, next_q_target, self.spec.gamma)
         # A cut episode's last step has no next observation, and its value is not 0: no target.
-        known = batch.has_next | batch.terminated
-        losses, infos = zip(
-            *(cql_loss(q, batch.action, y, alpha, known) for q in self.q(z)), strict=True
-        )
+        return y, batch.has_next | batch.terminated
+
+    def forward(self, z: Tensor, context: Context) -> tuple[Tensor, Info]:
+        action, alpha = context.batch.action, self.config.alpha
+        y, known = self.target(context)
+        losses, infos = zip(*(cql_loss(q, action, y, alpha, known) for q in self.q(z)), strict=True)
         info = {name: (infos[0][name] + infos[1][name]) / 2 for name in infos[0]}
         info["target"] = (y * known).sum() / known.sum().clamp(min=1)
         return losses[0] + losses[1], info

@@ -48,7 +48,8 @@ class AuxiliaryLoss(nn.Module, ABC):
                 raise UserError(f"{self.name} needs {need}: make them first and give --{need} DIR.")
 
     def draw(self, dataset: Dataset, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:
-        """What the loss needs of the data beyond the batch: labels, windows, episodes (CPU)."""
+        """What the loss needs of the data beyond the batch, labels, windows or episodes, for
+        `context.drawn` (CPU)."""
         return {}
 
     @abstractmethod

@@ -59,15 +59,13 @@ class VPN(AuxiliaryLoss):
 
         Starting anywhere, not only n_steps before an end: else no rollout would ever see one.
         """
-        index, ahead = batch.index.numpy(), np.arange(self.config.n_steps)
-        n_taken = np.minimum(dataset.rows_left[index], self.config.n_steps)[:, None]
-        rows = index[:, None] + np.minimum(ahead, n_taken - 1)  # [n,K]
+        rows, taken = dataset.ahead(batch.index, self.config.n_steps)  # [n,K]
         last = dataset.gather(rows[:, -1])
         return {
             "action": torch.from_numpy(dataset.action[rows].astype(np.int64)),
             "reward": torch.from_numpy(dataset.reward[rows]),
             "terminated": torch.from_numpy(dataset.terminated[rows]),
-            "taken": torch.from_numpy(ahead < n_taken),  # [n,K]: the step is inside the episode
+            "taken": torch.from_numpy(taken),  # [n,K]: the step is inside the episode
             "last_obs": last.next_obs,
             "alive": last.has_next & ~last.terminated,  # the last step led to a state
             "known": last.has_next | last.terminated,  # else a cut: the future is not 0
