@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from gsf.core.code import is_code
 from gsf.core.drawing import in_order
 from gsf.core.results import Results, Stage
 from gsf.core.variants import split_variant
@@ -48,7 +49,9 @@ def made(found: Results, options: Mapping[str, Any], page: Page) -> Iterator[Par
             "directory": page.brief(str(stage.path)),
             "kind": stage.kind,
             "digest": stage.digest,
-            "made of": ", ".join(f"{name} {x}" for name, x in stage.inputs.items()),
+            "made of": ", ".join(
+                f"{name} {x}" for name, x in stage.inputs.items() if not is_code(name)
+            ),
         }
         for stage in stages
     ]
