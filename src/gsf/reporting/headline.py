@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from gsf.evaluation.intervals import intervals_over
 from gsf.evaluation.rows import REFERENCES
 from gsf.reporting import stats
 from gsf.reporting.figures import NAMES_OF_REFERENCES, caveat
@@ -124,8 +125,7 @@ def _basis(unseen: Replicates) -> str:
     steps = _range({source.steps[game] for game in source.games})
     words = (
         f"From {games}, {n_seeds} after {steps} steps and {_range(levels)} levels per game, one "
-        f"episode each, {source.actions}; brackets are 95 % intervals from a bootstrap over seeds "
-        "and levels."
+        f"episode each, {source.actions}; brackets are {intervals_over(seeds)}, by a bootstrap."
     )
     drawn = {m: spell([source.temperatures[m]]) for m in trained}
     if source.mode == "sampled" and len(set(drawn.values())) > 1:
