@@ -51,6 +51,16 @@ def test_metric_equals_the_recursion(lengths: tuple[int, int]) -> None:
     np.testing.assert_allclose(d, slow_distance(first, second, 0.8), rtol=1e-5)
 
 
+@pytest.mark.parametrize(("absorbing", "corner"), [(False, 1.0), (True, 2.0)])
+def test_where_both_episodes_end(dataset: Dataset, absorbing: bool, corner: float) -> None:
+    """Actions 0 1 and 0 2 at gamma 1/2: the ends differ, by 1 once or by 1 + 1/2 + ... = 2."""
+    found = action_distance([0, 1], [0, 2], 0.5, absorbing)
+    assert found.tolist() == [[corner / 2, 1 + corner / 2], [1 + corner / 2, corner]]
+    if absorbing:
+        with pytest.raises(UserError, match="gamma below 1"):
+            PSE(PSE.Config(gamma=1.0, absorbing=True), Spec(dataset.obs_shape, 3, 3))
+
+
 def test_identical_action_sequences_are_at_distance_zero() -> None:
     action = np.random.default_rng(0).integers(3, size=20)
     assert (np.diag(action_distance(action, action, 0.99)) == 0).all()

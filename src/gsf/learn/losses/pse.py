@@ -28,12 +28,14 @@ Array = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
 
 
-def action_distance(action_1: npt.ArrayLike, action_2: npt.ArrayLike, gamma: float) -> Array:
+def action_distance(
+    action_1: npt.ArrayLike, action_2: npt.ArrayLike, gamma: float, absorbing: bool = False
+) -> Array:
     """The metric with c_ij = 1[a_i != a_j].  [T1], [T2] -> float32 [T1,T2]."""
     cost = (np.asarray(action_1)[:, None] != np.asarray(action_2)).astype(np.float32)
     if len(cost) > cost.shape[1]:  # the recursion is a loop over rows, and d of c^T is d^T
-        return np.asarray(policy_similarity_metric(cost.T, gamma)).T
-    return np.asarray(policy_similarity_metric(cost, gamma))
+        return np.asarray(policy_similarity_metric(cost.T, gamma, absorbing)).T
+    return np.asarray(policy_similarity_metric(cost, gamma, absorbing))
 
 
 def choose_anchors(distance: Array, n: int, rng: np.random.Generator) -> tuple[Rows, Rows]:
@@ -72,6 +74,9 @@ class PSE(AuxiliaryLoss):
         """Observations encoded of each of the two episodes, at most (and half a batch)."""
         gamma: Rate = 0.99
         """Discount of the metric."""
+        absorbing: bool = False
+        """An episode that has ended does its last action for ever, as in the authors' jumping task;
+        their other code, and GSF's authors', has no more to compare then."""
         beta: Annotated[float, above(0, 10**6)] = 0.1
         """Scale of the soft coupling exp(-d / beta)."""
         tau: Temperature = 0.5
@@ -79,15 +84,16 @@ class PSE(AuxiliaryLoss):
 
     def __init__(self, config: Config, spec: Spec) -> None:
         super().__init__(config, spec)
+        if config.absorbing and config.gamma == 1:
+            raise UserError("--loss.absorbing needs --loss.gamma below 1: for ever has no sum.")
         self.config = config
         self.h = Projection(spec.z_dim, Z_DIM)
         self.listed: tuple[Dataset, Rows, Rows] | None = None
 
     def draw(self, dataset: Dataset, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:
         (start_1, stop_1), (start_2, stop_2) = self.pair(dataset, rng)
-        distance = action_distance(
-            dataset.action[start_1:stop_1], dataset.action[start_2:stop_2], self.config.gamma
-        )
+        first, second = dataset.action[start_1:stop_1], dataset.action[start_2:stop_2]
+        distance = action_distance(first, second, self.config.gamma, self.config.absorbing)
         n = min(self.config.n_anchors, max(2, len(batch.index) // 2))
         rows, columns = choose_anchors(distance, n, rng)
         return {
