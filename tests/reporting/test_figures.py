@@ -85,7 +85,9 @@ def test_on_a_phone_figures_are_drawn_for_its_width(five, name):
     seen, test = (stats.bootstrap(scores(rows, s), n=9) for s in ("seen", "unseen"))
     frames = {
         **five,
+        "first": (stats.per_game(test, raw=True),),
         "intervals": (stats.aggregates(test),),
+        "improvement": (stats.improvement(test),),
         "per_game": (stats.per_game(seen, raw=True), stats.per_game(test, raw=True)),
         "gain_by_gap": (stats.gain_by_gap(seen, test),),
     }
@@ -99,6 +101,9 @@ def test_on_a_phone_figures_are_drawn_for_its_width(five, name):
             assert text.get_fontsize() / 72 * 360 / drawing.NARROW > 10
             box = text.get_window_extent()
             assert -1 <= box.x0 < box.x1 <= figure.bbox.width + 1, text.get_text()
+    for ax in figure.axes:
+        boxes = [x.get_window_extent() for x in ax.get_yticklabels() if x.get_text()]
+        assert not any(a.overlaps(b) for a, b in itertools.pairwise(boxes))
     assert getattr(figures, name)(*frames[name]).get_figwidth() > drawing.NARROW
 
 

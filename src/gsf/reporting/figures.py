@@ -127,7 +127,9 @@ def first(returns: pd.DataFrame) -> Figure:
     methods = in_order(trained["method"])[::-1]
     columns = 1 if len(games) <= 2 or is_narrow() else 2
     rows = math.ceil(len(games) / columns)
-    height = 0.5 + rows * (0.6 + 0.26 * len(methods))
+    names = [in_lines(method) for method in methods]
+    n_lines = sum(1 + name.count("\n") for name in names)
+    height = 0.5 + rows * (0.6 + 0.11 * len(names) + 0.15 * n_lines)
     figure = new_figure(height, _source(returns), first_width(len(games)))
     grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
     axes = grid.flat[: len(games)]
@@ -148,7 +150,7 @@ def first(returns: pd.DataFrame) -> Figure:
         ax.grid(axis="y", visible=False)
         _few_ticks(ax, 6 // columns)
     axes[-1].set_xlabel("mean return")
-    _methods_on(axes[0].yaxis, [in_lines(method) for method in methods])
+    axes[0].yaxis.set_ticks(range(len(names)), names)
     handles, labels = axes[0].get_legend_handles_labels()
     if handles:
         figure.legend(handles, labels, loc="outside upper right", ncols=2, fontsize=7.5)

@@ -52,11 +52,12 @@ def _lead(unseen: Replicates, best: str) -> str:
     unit = _unit(unseen)
     place = f"{source.split} levels" + (f" of {source.games[0]}" if len(source.games) == 1 else "")
     ties = _tied(overall, trained, best)
+    one = f"{'an' if unit.startswith('IQM') else 'a'} {unit}"
     if len(trained) == 1:
-        return f"{best} has a {unit} of {overall[best]} on {place}"
+        return f"{best} has {one} of {overall[best]} on {place}"
     if len(ties) > 1:
         who = f"All {len(ties)} methods" if len(ties) == len(trained) else _join(ties)
-        at = f"a {unit} of {overall[best]} on {place}"
+        at = f"{one} of {overall[best]} on {place}"
         return f"{who} {'are' if len(ties) == len(trained) else 'lead,'} tied at {at}"
     return f"{best} has the highest {unit} on {place}: {overall[best]}"
 

@@ -75,7 +75,7 @@ def first_look(returns: Returns, page: Page) -> Part | None:
     caption = f"IQM {source.unit} over {len(source.games)} games, {source.split} levels, "
     caption += f"{with_intervals}; every game's returns are below."
     only = overall[overall["statistic"] == "iqm"]
-    return page.figure("first", "", caption, figures.intervals, lambda: only, inches=5)
+    return page.figure("first", "", caption, figures.intervals, lambda: only)
 
 
 def define_scores(source: Scores) -> Part | None:
