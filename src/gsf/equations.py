@@ -569,12 +569,15 @@ def rank_contrast(embedding: Array, u: Array, tau: float, bandwidth: float) -> A
 
 
 @_in(torch, cost="T1 T2")
-def policy_similarity_metric(cost: Array, gamma: float) -> Array:
+def policy_similarity_metric(cost: Array, gamma: float, absorbing: bool = False) -> Array:
     """d_ij = c_ij + gamma d_{i+1,j+1}, indices clamped at the edges, d = c at the last corner.
 
-    cost [T1, T2] between the steps of two episodes -> [T1, T2].
+    cost [T1, T2] between the steps of two episodes -> [T1, T2]. absorbing: both episodes stay in
+    their last step for ever, d = c / (1 - gamma) at the last corner.
     """
     d = _real(cost).clone()
+    if absorbing:
+        d[-1, -1] /= 1 - gamma
     d[-1] = gvf_return(d[-1], gamma)
     d[:, -1] = gvf_return(d[:, -1], gamma)
     for i in reversed(range(len(d) - 1)):

@@ -300,14 +300,14 @@ def test_a_killed_evaluation_goes_on_where_it_was(tmp_path, monkeypatch):
     evaluate(config)
     killed = EvaluateConfig("random", tmp_path / "killed.csv", **options)
     with monkeypatch.context() as patch:
-        played_levels(patch, stop_at=3)
+        played_levels(patch, stop_at=2)
         with pytest.raises(KeyboardInterrupt):
             evaluate(killed)
-    assert len(pd.read_csv(tmp_path / "killed.csv")) == 9
+    assert len(pd.read_csv(tmp_path / "killed.csv")) == 6
     asked = played_levels(monkeypatch)
     evaluate(killed)
     # Temperature 1 is played once for both modes that ask for it.
-    assert asked == [([1_000_000, 1_000_000], [0, 1])]
+    assert asked == [([1_000_000], [1])]
     whole = (tmp_path / "whole.csv").read_bytes()
     assert (tmp_path / "killed.csv").read_bytes() == whole
     evaluate(killed)
@@ -332,7 +332,7 @@ def test_more_levels_play_only_the_new_ones(tmp_path, monkeypatch):
     evaluate(EvaluateConfig("random", out, n_seen=2, **options))
     asked = played_levels(monkeypatch)
     rows = evaluate(EvaluateConfig("random", out, n_seen=4, **options))
-    assert asked == [([2, 3], [0, 0])]
+    assert asked == [([2, 3], [1, 1])]
     assert rows["level"].tolist() == [0, 1, 2, 3]
     assert len(evaluate(EvaluateConfig("random", out, n_seen=1, **options))) == 1
     assert len(pd.read_csv(out)) == 4
@@ -398,6 +398,17 @@ def test_slots_without_a_level_are_let_go(monkeypatch):
     assert kept[0] <= len(UNSEEN) // 2
     alone = evaluate_agent(HashAgent(), "fruitbot", UNSEEN, n_envs=1)
     pd.testing.assert_frame_equal(rows, alone)
+
+
+def test_random_play_has_no_greedy_rows_and_modes_are_explained(tmp_path, capsys):
+    few = {"splits": ("seen",), "n_seen": 1, "max_frames": 2}
+    rows = evaluate(EvaluateConfig("random", tmp_path / "a.csv", game=GAME, **few))
+    assert [*rows["mode"]] == ["sampled", "sampled-1"]
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "sampled-1: drawn at temperature 1" in shown
+    assert "greedy" not in shown
+    asked = EvaluateConfig("random", tmp_path / "b.csv", game=GAME, modes=("greedy",), **few)
+    assert [*evaluate(asked)["mode"]] == ["sampled"]
 
 
 def test_random_play_draws_among_what_agents_choose_among(tmp_path):
@@ -567,7 +578,7 @@ def test_rows_sampled_before_there_was_a_choice_are_kept_as_what_they_are(fresh,
 def test_of_equal_temperatures_the_highest_is_chosen_and_references_have_none(fresh, tmp_path):
     levels = {**CHOOSING, "n_seen": 0, "n_unseen": 0}
     evaluate(EvaluateConfig("random", tmp_path / "random.csv", game=GAME, **levels))
-    assert set(read_rows(tmp_path / "random.csv")["temperature"]) == {0.0, 1.0}
+    assert set(read_rows(tmp_path / "random.csv")["temperature"]) == {1.0}
     rows = pd.DataFrame(
         [(mode_at(t), "validation", x) for t in TEMPERATURES for x in (2.0, t == 0.7)],
         columns=["mode", "split", "return"],

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from gsf.evaluation.intervals import estimate, mean_over_levels, redraw
+from gsf.evaluation.intervals import estimate, intervals_over, mean_over_levels, redraw
 
 
 def test_a_replicate_is_a_draw_with_replacement():
@@ -25,3 +25,16 @@ def test_levels_are_redrawn_whole():
     width = 2 * 1.96 * shared.std() / np.sqrt(20)
     assert found["high"] - found["low"] == pytest.approx(width, rel=0.1)
     assert mean_over_levels([2.0, 2.0], [5, 6]) == {"value": 2, "low": 2, "high": 2}
+
+
+@pytest.mark.parametrize(
+    ("n_seeds", "over"),
+    [
+        ([], "levels"),
+        ([1, 1], "levels"),
+        ([2, 3], "seeds and levels"),
+        ([1, 3], "levels, and over seeds where there are several"),
+    ],
+)
+def test_what_intervals_are_over(n_seeds, over):
+    assert intervals_over(n_seeds) == f"95 % intervals over {over}"

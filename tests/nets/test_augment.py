@@ -1,28 +1,31 @@
 import numpy as np
 import torch
 
-from gsf.nets.augment import crop, pad_edge, random_crop
+from gsf.nets.augment import crop, pad_symmetric, random_crop
 
 
 def image(rows: list[list[int]]) -> torch.Tensor:
     return torch.tensor(rows, dtype=torch.uint8)[None, :, :, None]  # [1,H,W,1]
 
 
-def test_pad_edge_repeats_the_border() -> None:
-    padded = pad_edge(image([[1, 2], [3, 4]]), 1)
-    expected = [[1, 1, 2, 2], [1, 1, 2, 2], [3, 3, 4, 4], [3, 3, 4, 4]]
-    assert padded[0, :, :, 0].tolist() == expected
+def test_padding_mirrors_at_the_border() -> None:
+    """tf.pad's SYMMETRIC, as the authors pad: the border's own pixels come twice, then the next."""
+    padded = pad_symmetric(image([[1, 2, 3], [4, 5, 6]]), 2)
+    first, second = [2, 1, 1, 2, 3, 3, 2], [5, 4, 4, 5, 6, 6, 5]
+    assert padded[0, :, :, 0].tolist() == [second, first, first, second, second, first]
+    # More than the image has: mirrored again.
+    assert pad_symmetric(image([[1, 2]]), 3)[0, 0, :, 0].tolist() == [2, 2, 1, 1, 2, 2, 1, 1]
 
 
 def test_crop_takes_each_image_at_its_own_offset() -> None:
-    padded = pad_edge(image([[1, 2], [3, 4]]), 1).repeat(3, 1, 1, 1)
+    padded = pad_symmetric(image([[1, 2], [3, 4]]), 1).repeat(3, 1, 1, 1)
     out = crop(padded, torch.tensor([0, 1, 2]), torch.tensor([2, 1, 0]), 2, 2)
     assert out[..., 0].tolist() == [[[2, 2], [2, 2]], [[1, 2], [3, 4]], [[3, 3], [3, 3]]]
 
 
 def test_channels_and_oblong_images_stay_together() -> None:
     obs = torch.arange(2 * 3 * 5 * 4, dtype=torch.uint8).view(2, 3, 5, 4)
-    out = crop(pad_edge(obs, 2), torch.tensor([2, 3]), torch.tensor([2, 1]), 3, 5)
+    out = crop(pad_symmetric(obs, 2), torch.tensor([2, 3]), torch.tensor([2, 1]), 3, 5)
     assert torch.equal(out[0], obs[0])
     assert torch.equal(out[1, :2, 1:], obs[1, 1:, :-1])  # moved by one row and one column
     assert torch.equal(out[1, 2, 1:], obs[1, 2, :-1])  # the last row repeats

@@ -46,6 +46,9 @@ def test_the_report_works_in_a_browser(page: Path, browser: Browser, tmp_path: P
 
     figures = "[...document.querySelectorAll('figure img')].map(i => i.getBoundingClientRect())"
     assert browser.run(f"{figures}.every(box => box.width > 200 && box.right <= innerWidth)")
+    # Each is the one drawn for this width: a phone's is 230 points wide, or 307 pixels.
+    own = "[...document.querySelectorAll('picture img')].map(i => i.naturalWidth)"
+    assert all((w == 307) == (width < 600) for w in browser.run(own))
     boxes = "[...document.querySelectorAll('.table .scroll')]"
     wide = f"{boxes}.map(box => box.scrollWidth > box.clientWidth + 1)"
     hinted = f"{boxes}.map(box => !box.previousElementSibling.hidden)"
@@ -81,14 +84,17 @@ def test_the_report_works_in_a_browser(page: Path, browser: Browser, tmp_path: P
     shot = browser.screenshot(tmp_path / f"report-{width}.png")
     assert shot.stat().st_size > 10_000
 
-    assert names(browser, "aggregates") == ["random", "bc", "cql", "gsf-reward"]
-    browser.click("#table-aggregates thead button", 1)
-    assert names(browser, "aggregates") == ["gsf-reward", "cql", "bc", "random"]
-    assert column(browser, "aggregates", 1) == ["5.80", "4.80", "3.80", "1.00"]
-    browser.click("#table-aggregates thead button", 1)
-    assert names(browser, "aggregates") == ["random", "bc", "cql", "gsf-reward"]
-    browser.click("#table-aggregates thead button", 0)
-    assert names(browser, "aggregates") == ["bc", "cql", "gsf-reward", "random"]
+    # Greedy actions, of which random play has none.
+    table = "aggregates_other_mode"
+    assert names(browser, table) == ["bc", "cql", "gsf-reward"]
+    browser.click(f"#table-{table} thead button", 1)
+    assert names(browser, table) == ["gsf-reward", "cql", "bc"]
+    assert column(browser, table, 1) == ["5.80", "4.80", "3.80"]
+    browser.click(f"#table-{table} thead button", 1)
+    assert names(browser, table) == ["bc", "cql", "gsf-reward"]
+    browser.click(f"#table-{table} thead button", 0)
+    browser.click(f"#table-{table} thead button", 0)
+    assert names(browser, table) == ["gsf-reward", "cql", "bc"]
 
     assert browser.errors == []
     loaded = {request.split(":", 1)[0] for request in browser.requests}

@@ -3,8 +3,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from gsf.core import drawing
 from gsf.reporting import figures, stats
@@ -61,13 +63,48 @@ RETURNS = [
 @pytest.mark.parametrize("name", RETURNS)
 def test_figures_of_returns_say_where_they_are_from(five, one, name, tmp_path: Path):
     figure = getattr(figures, name)(*five[name])
-    assert "unseen levels, greedy actions, 5 seeds, 2 games" in words(figure)
-    assert "Only" not in words(figure)
+    said = " ".join(words(figure).split())
+    assert "unseen levels, greedy actions, 5 seeds, 2 games" in said
+    assert ("95 % intervals over seeds and levels" in said) == (name != "box")
     few = getattr(figures, name)(*one[name])
-    assert "Only 1 seed" in words(few)
+    said = " ".join(words(few).split())
+    assert "1 seed, 2 games" in said
+    assert "seeds and levels" not in said
+    assert ("95 % intervals over levels" in said) == (name != "box")
+    assert figures.caveat(one["intervals"][0]) not in said  # the page says it, once
     paths = drawing.save(few, tmp_path / name)
     assert [path.suffix for path in paths] == [".png", ".svg"]
     assert all(path.stat().st_size > 5000 for path in paths)
+
+
+@pytest.mark.parametrize("name", [*RETURNS, "gain_by_gap"])
+def test_on_a_phone_figures_are_drawn_for_its_width(five, name):
+    """Not shrunk: on a screen of 360 pixels letters have 10 or more, and no word is cut off."""
+    names = ["random", "cql", "gsf-reward", "gsf-reward+label.n_bins=3+train.update=alternating"]
+    rows = evaluation_rows(**SMALL, methods=names, n_seeds=1)
+    seen, test = (stats.bootstrap(scores(rows, s), n=9) for s in ("seen", "unseen"))
+    frames = {
+        **five,
+        "first": (stats.per_game(test, raw=True),),
+        "intervals": (stats.aggregates(test),),
+        "improvement": (stats.improvement(test),),
+        "per_game": (stats.per_game(seen, raw=True), stats.per_game(test, raw=True)),
+        "gain_by_gap": (stats.gain_by_gap(seen, test),),
+    }
+    with drawing.narrow():
+        figure = getattr(figures, name)(*frames[name])
+    assert figure.get_figwidth() == drawing.NARROW
+    figure.draw_without_rendering()
+    ticks = {label for ax in figure.axes for label in ax.get_xticklabels()}  # some are not drawn
+    for text in set(figure.findobj(Text)) - ticks:
+        if text.get_text().strip():
+            assert text.get_fontsize() / 72 * 360 / drawing.NARROW > 10
+            box = text.get_window_extent()
+            assert -1 <= box.x0 < box.x1 <= figure.bbox.width + 1, text.get_text()
+    for ax in figure.axes:
+        boxes = [x.get_window_extent() for x in ax.get_yticklabels() if x.get_text()]
+        assert not any(a.overlaps(b) for a, b in itertools.pairwise(boxes))
+    assert getattr(figures, name)(*frames[name]).get_figwidth() > drawing.NARROW
 
 
 def numbers(figure: Figure) -> list[list]:
@@ -119,6 +156,9 @@ def test_two_seeds_are_few():
     )
     assert "Only 2 seeds" in figures.caveat(frame)
     assert figures.caveat(frame.assign(n_seeds=3)) == ""
+    mixed = pd.concat([frame.assign(n_seeds=1), frame])
+    assert "methods with 1 seed" in figures.caveat(mixed)
+    assert figures.over(mixed).endswith("over levels, and over seeds where there are several")
     assert figures.describe(frame) == "unseen levels, greedy actions, 2 seeds, 1 game"
 
 

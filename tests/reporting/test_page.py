@@ -1,9 +1,11 @@
+import base64
 import json
 import re
 from pathlib import Path
 
 import pytest
 
+from gsf.core import drawing
 from gsf.core.errors import UserError
 from gsf.reporting.page import Page, part, text
 
@@ -17,6 +19,27 @@ def test_a_figure_that_fails_costs_only_itself(tmp_path: Path):
     assert page.figure("x", "Labels", "", fail) is None
     assert page.problems == ["Figure left out, Labels: no labels"]
     assert page.brief(f"{tmp_path}/a/b is gone") == "a/b is gone"
+
+
+def test_a_figure_is_drawn_for_a_page_and_for_a_phone(tmp_path: Path):
+    page, made, widths = Page(tmp_path, [tmp_path]), [], []
+
+    def draw(frame):
+        assert frame == "frame"
+        figure = drawing.new_figure(1.0)
+        widths.append(figure.get_figwidth())
+        return figure
+
+    found = page.figure("x", "X", "", draw, lambda: made.append(1) or "frame")
+    assert made == [1]
+    assert widths == [drawing.WIDTH, drawing.NARROW]
+    page.add("one", "One", [found])
+    html = page.render()
+    wide, narrow = re.findall(r'(?:src|srcset)="(data:image/svg[^"]*)"', html)[::-1]
+    assert (tmp_path / "figures" / "x.svg").read_bytes() == base64.b64decode(wide.split(",")[1])
+    assert b'width="230.4pt"' in base64.b64decode(narrow.split(",")[1])  # 3.2 inches
+    assert f'<source media="(max-width: 34rem)" srcset="{narrow}">' in html
+    assert drawing.new_figure(1.0).get_figwidth() == drawing.WIDTH
 
 
 def test_what_fails_is_named_and_the_rest_goes_on(tmp_path: Path):

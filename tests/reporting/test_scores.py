@@ -80,12 +80,12 @@ def test_references_need_no_seeds_and_no_last_step():
     rows = pd.concat(
         [
             table_rows({("coinrun", "cql"): [[6.0], [7.0]]}),
-            table_rows({("coinrun", "random"): [[5.0]]}, step=0, mode="sampled"),
+            table_rows({("coinrun", "behaviour"): [[5.0]]}, step=0, mode="sampled"),
         ]
     )
     found = scores(rows)
-    assert found.methods == ["random", "cql"]
-    assert found.notes == ("shown with sampled actions instead: random.",)
+    assert found.methods == ["behaviour", "cql"]
+    assert found.notes == ("shown with sampled actions instead: behaviour.",)
 
 
 def test_imported_data_stays_raw():
@@ -162,9 +162,12 @@ def test_a_reference_of_two_other_modes_stands_in_once():
     """At a fixed temperature runs alone were played; their references greedy and sampled."""
     runs = table_rows({("maze", "cql"): [[1.0, 2.0]]}, mode="sampled-1")
     played = [
-        table_rows({("maze", "random"): [[x, x]]}, mode=mode)
+        table_rows({("maze", name): [[x, x]]}, mode=mode)
+        for name in ("random", "behaviour")
         for mode, x in (("greedy", 3.0), ("sampled", 4.0))
     ]
     found = scores(pd.concat([runs, *played]), mode="sampled-1")
+    assert found.returns["behaviour"]["maze"].tolist() == [[4.0, 4.0]]
+    # Random play has no best action: it is the same in all modes, and nothing has to be said.
     assert found.returns["random"]["maze"].tolist() == [[4.0, 4.0]]
-    assert "shown with sampled actions instead: random." in found.notes
+    assert found.notes == ("shown with sampled actions instead: behaviour.",)

@@ -9,8 +9,10 @@ from gsf.core.errors import UserError
 from gsf.learn.methods import all_methods
 from gsf.nets.acting import TEMPERATURES, mode_at
 from gsf.sweep.run import RunConfig, run
+from gsf.sweep.summary import print_summary
 from own_code import BASE, CUMULANT, ENCODER, LOSS
 from recordings import save_short_episodes
+from synthetic import table_rows
 
 SMALL = (
     "train.grad_steps=2",
@@ -44,8 +46,24 @@ def test_every_method_has_a_row_for_each_level_and_mode(swept):
         directory = out / "starpilot" / method
         rows = pd.read_csv(directory / ("" if method == "random" else "seed0") / "returns.csv")
         assert set(rows["method"]) == {method}
-        assert len(rows) == 2 * 3 * 2  # splits, modes, levels
+        n_modes = 2 if method == "random" else 3  # it has no best action
+        assert len(rows) == 2 * n_modes * 2  # splits, levels
         assert set(rows["split"]) == {"seen", "unseen"}
+
+
+def test_the_summary_says_what_its_intervals_are_over(tmp_path, capsys):
+    """One seed cannot be drawn again; and random play has no best action."""
+    methods, modes = ("random", "cql"), ("greedy", "sampled")
+    for n_seeds, over in ((1, "levels"), (2, "seeds and levels")):
+        runs = {("maze", method): [[1.0, 2.0]] * n_seeds for method in methods}
+        path = tmp_path / f"{n_seeds}.csv"
+        pd.concat([table_rows(runs, mode=mode) for mode in modes]).to_csv(path, index=False)
+        print_summary(path)
+        sampled, greedy = capsys.readouterr().out.split("mean return")[1:]
+        assert f"95 % intervals over {over}" in " ".join(sampled.split())
+        assert "random" in sampled
+        assert "random" not in greedy
+        assert "cql" in greedy
 
 
 def test_the_settings_reach_the_stages(swept):

@@ -4,11 +4,13 @@ Methods have the same place, colour and marker in all figures, told apart by col
 too. Matplotlib is imported by what draws.
 """
 
+import contextlib
 import functools
 import io
 import math
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
@@ -37,6 +39,8 @@ STYLE: Any = {
     "svg.hashsalt": "gsf",
 }
 WIDTH = 7.0  # inches, a printed page's text
+NARROW = 3.2  # inches, a phone's screen, so that letters keep their size
+_widest = ContextVar("widest", default=WIDTH)
 BLUE, ORANGE, GREY = "#3e2c8b", "#d55e00", "#9a9a9a"
 
 # In the order of every result. Smallest difference of two under deutan and protan vision: 0.107
@@ -103,26 +107,54 @@ def styled(draw: Callable[P, "Figure"]) -> Callable[P, "Figure"]:
     return in_style
 
 
-def new_figure(height: float, note: str = "", warning: str = "", width: float = WIDTH) -> "Figure":
-    """An empty figure with where its numbers are from below, and any warning above."""
+@contextlib.contextmanager
+def narrow() -> Iterator[None]:
+    """Figures made inside are for a phone: as wide as its screen, panels below each other."""
+    before = _widest.set(NARROW)
+    try:
+        yield
+    finally:
+        _widest.reset(before)
+
+
+def is_narrow() -> bool:
+    return _widest.get() < WIDTH
+
+
+def new_figure(height: float, note: str = "", width: float = WIDTH) -> "Figure":
+    """An empty figure with where its numbers are from below."""
     from matplotlib.figure import Figure
 
+    width = min(width, _widest.get())
+    text = textwrap.fill(note, int(19 * width))
+    height += 0.1 * text.count("\n")
     figure = Figure(figsize=(width, height), layout="constrained")
     if note:
-        text = textwrap.fill(note, int(19 * width))
         figure.supxlabel(text, x=0.01, ha="left", fontsize=6.5, color="#555555")
-    if warning:
-        figure.suptitle(warning, x=0.01, ha="left", fontsize=7.5, color="#b00020")
     return figure
 
 
+def wrapped(words: str) -> str:
+    """In as many lines as the figure's width asks for."""
+    return textwrap.fill(words, int(11 * _widest.get()))
+
+
+def in_a_row(
+    n: int, height: float, note: str = "", **options: Any
+) -> tuple["Figure", list["Axes"]]:
+    """n panels beside each other; on a phone below each other, each of that height."""
+    shape = (n, 1) if is_narrow() else (1, n)
+    figure = new_figure(height * shape[0], note)
+    return figure, list(figure.subplots(*shape, squeeze=False, **options).flat)
+
+
 def panels(
-    n: int, row_height: float, columns: int = 4, note: str = "", warning: str = "", **options: Any
+    n: int, row_height: float, columns: int = 4, note: str = "", **options: Any
 ) -> tuple["Figure", list["Axes"], list["Axes"], list["Axes"]]:
     """A figure with n panels; these, those in the left column and the last ones of each column."""
-    columns = min(columns, max(n, 1))
+    columns = min(2 if is_narrow() else columns, max(n, 1))
     rows = math.ceil(n / columns)
-    figure = new_figure(0.9 + row_height * rows, note, warning)
+    figure = new_figure(0.9 + row_height * rows, note)
     axes = figure.subplots(rows, columns, squeeze=False, **options)
     for ax in axes.flat[n:]:
         ax.set_visible(False)
@@ -130,19 +162,25 @@ def panels(
     return figure, shown, list(axes[:, 0]), shown[-columns:]
 
 
-def save(figure: "Figure", stem: Path) -> list[Path]:
-    """stem.png and stem.svg; the same figure gives the same bytes."""
+_UNSAID: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+}
+
+
+def rendered(figure: "Figure", kind: str) -> bytes:
+    """As png or svg; the same figure gives the same bytes."""
     from matplotlib import rc_context
 
-    unsaid: dict[str, dict[str, Any]] = {
-        "png": {"Software": None},
-        "svg": {"Date": None, "Creator": None},
-    }
-    paths = []
-    for kind, metadata in unsaid.items():
-        drawn = io.BytesIO()
-        with rc_context(STYLE):
-            figure.savefig(drawn, format=kind, metadata=metadata)
-        paths.append(stem.with_name(f"{stem.name}.{kind}"))
-        write_atomic(paths[-1], drawn.getvalue())
+    drawn = io.BytesIO()
+    with rc_context(STYLE):
+        figure.savefig(drawn, format=kind, metadata=_UNSAID[kind])
+    return drawn.getvalue()
+
+
+def save(figure: "Figure", stem: Path) -> list[Path]:
+    """stem.png and stem.svg."""
+    paths = [stem.with_name(f"{stem.name}.{kind}") for kind in _UNSAID]
+    for path, kind in zip(paths, _UNSAID, strict=True):
+        write_atomic(path, rendered(figure, kind))
     return paths

@@ -28,7 +28,7 @@ from gsf.evaluation.players import Player, checkpoint_steps, find_players, is_ru
 from gsf.evaluation.rows import COLUMNS, IDENTITY, KEYS, read_rows
 from gsf.evaluation.session import Session, Task, of_player
 from gsf.evaluation.splits import Split, parse_levels, split_levels
-from gsf.nets.acting import mode_at
+from gsf.nets.acting import explain, mode_at
 
 
 def evaluate(config: EvaluateConfig) -> pd.DataFrame:
@@ -47,6 +47,8 @@ def evaluate(config: EvaluateConfig) -> pd.DataFrame:
     out = find_out(config, "returns.csv")
     levels = _levels(players[0], config)
     modes = tuple(dict.fromkeys(config.modes))
+    if players[0].method == "random":  # it has no best action
+        modes = tuple(dict.fromkeys("sampled" if mode == "greedy" else mode for mode in modes))
     tasks = [
         Task(player, split, modes, levels[split])
         for player in players
@@ -193,6 +195,7 @@ def _print_summary(rows: pd.DataFrame, out: Path) -> None:
     who += f", step {first['step']:,}" if steps == 1 else ""
     console.print(f"{who}: {out}", soft_wrap=True, highlight=False)
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))  # a terminal may have 80 columns
+    table.caption, table.caption_justify = explain(rows["mode"]), "left"
     names = ["step"] * (steps > 1) + ["split", "mode", "temp.", "levels", "return [95 %]"]
     for name in (*names, "completed", "entropy"):
         table.add_column(name, justify="left" if name in ("split", "mode") else "right")

@@ -29,6 +29,7 @@ from gsf.evaluation.judging import judge
 from gsf.evaluation.logging_policy import logged_probabilities
 from gsf.evaluation.players import is_run, weights
 from gsf.learn.agent import load_agent
+from gsf.nets.acting import explain
 from gsf.nets.runtime import pick_device
 
 
@@ -76,7 +77,8 @@ def judge_held_out(config: EvaluateConfig) -> pd.DataFrame:
 def _print_summary(rows: pd.DataFrame, out: Path) -> None:
     first = rows.iloc[0]
     about = f"{first['n_contexts']} contexts held out, {first['n_episodes']:,} episodes"
-    table = Table(title=f"{first['game']}, {first['method']}, seed {first['seed']}: {about}\n{out}")
+    who = f"{first['game']}, {first['method']}, seed {first['seed']}: {about}\n{out}"
+    table = Table(title=who, caption=explain(rows["mode"]))
     for name in ("step", "quantity", "mode", "value", "95 %"):
         table.add_column(name, justify="right" if name in ("step", "value") else "left")
     for row in overall(rows).to_dict("records"):

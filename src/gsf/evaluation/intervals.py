@@ -1,6 +1,6 @@
 """The bootstrap behind every interval: draw again with replacement, take the middle 95 %."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,15 @@ def estimate(value: Any, draws: Array) -> dict[str, float]:
     """A number with its 95 % interval, from its replicates [n]."""
     low, high = np.quantile(draws, [0.025, 0.975])
     return {"value": float(value), "low": float(low), "high": float(high)}
+
+
+def intervals_over(n_seeds: Collection[int]) -> str:
+    """What intervals are over where methods have so many seeds: one cannot be drawn again."""
+    if max(n_seeds, default=1) == 1:
+        return "95 % intervals over levels"
+    if min(n_seeds) == 1:
+        return "95 % intervals over levels, and over seeds where there are several"
+    return "95 % intervals over seeds and levels"
 
 
 def mean_over_levels(x: Any, level: Any) -> dict[str, float]:

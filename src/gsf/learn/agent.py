@@ -101,16 +101,17 @@ def load_agent(run: Path | str, step: int | None = None, device: str = "cpu") ->
     name = "checkpoint.pt" if step is None else f"checkpoints/step_{step}.pt"
     state = load_run_checkpoint(run / name, manifest["method"])
     config = manifest["config"]
+    found = encoders.find_again(config["encoder"], manifest["inputs"].get("encoder"))
     spec = Spec(
         obs_shape=tuple(manifest["obs_shape"]),
         n_actions=int(manifest["n_actions"]),
         n_levels=len(manifest["levels"]),
         gamma=config["gamma"],
         head=config["head"],
+        encoder=found.value,
         reward_scale=manifest["reward_scale"],
     )
     kind = bases.find_again(config["on"], manifest["inputs"].get("base")).value
-    found = encoders.find_again(config["encoder"], manifest["inputs"].get("encoder"))
     encoder = Encoder(spec.obs_shape, found.value)
     base = kind(from_json(kind.Config, config["base"]), spec)
     with fitting(run / name):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gsf.nets.encoders import Z_DIM, Encoder
+from gsf.nets.encoders import Z_DIM, Architecture, Encoder
 from gsf.nets.heads import HeadKind
 
 if TYPE_CHECKING:  # acting needs neither data nor labels
@@ -32,6 +32,7 @@ class Spec:
     gamma: float = 0.99
     z_dim: int = Z_DIM
     head: HeadKind = "mlp"
+    encoder: str | Architecture = "impala"  # for a base that has more than one
     labels: Labels | None = None  # for a loss that needs them
     reward_scale: float = 1.0  # spread of the dataset's returns: the unit of reward
 

@@ -55,6 +55,7 @@ class Learner:
             n_levels=dataset.n_levels,
             gamma=config.gamma,
             head=config.head,
+            encoder=config.encoder,
             labels=None if labels is None else load_labels(labels, dataset),
             reward_scale=reward_scale(dataset),
         )
@@ -131,7 +132,9 @@ class Learner:
             metrics |= self._named(self.aux.name, info)
             self._step("aux", {self.aux.name: terms[self.aux.name]}, {self.aux.name: 1.0})
 
-        update_target(self.target_encoder, self.encoder, self.config.target_rate)
+        encoder_rate = None if self.aux is None else self.aux.encoder_rate
+        rate = self.config.target_rate if encoder_rate is None else encoder_rate
+        update_target(self.target_encoder, self.encoder, rate)
         self.base.after_step(self.config.target_rate)
         if self.aux is not None:
             self.aux.after_step()

@@ -4,6 +4,7 @@ A temperature divides what a policy is the softmax of: 1 leaves it as it was lea
 in which the best action is all that is left.
 """
 
+from collections.abc import Iterable
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
@@ -23,6 +24,14 @@ Mode = Literal[
     "sampled-0.25",
 ]
 MODES: tuple[Mode, ...] = get_args(Mode)
+
+
+def explain(modes: Iterable[Any]) -> str:
+    """What these modes are, in words."""
+    own = {"greedy": "the best action", "sampled": "drawn at the temperature chosen for the run"}
+    drawn = {mode: f"drawn at temperature {mode.removeprefix('sampled-')}" for mode in MODES}
+    asked = set(modes)
+    return "; ".join(f"{mode}: {(drawn | own)[mode]}" for mode in MODES if mode in asked)
 
 
 def mode_at(temperature: float) -> Mode:

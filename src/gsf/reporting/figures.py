@@ -1,6 +1,6 @@
 """Figures of returns: tidy frames of `stats` in, a matplotlib Figure out.
 
-Every one says its split, action mode and seeds, and warns of too few seeds.
+Every one says its split, action mode and seeds, and what its intervals are over.
 """
 
 import math
@@ -14,8 +14,20 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
-from gsf.core.drawing import WIDTH, colour, in_order, marker, new_figure, panels, styled
+from gsf.core.drawing import (
+    WIDTH,
+    colour,
+    in_a_row,
+    in_order,
+    is_narrow,
+    marker,
+    new_figure,
+    panels,
+    styled,
+    wrapped,
+)
 from gsf.core.variants import split_variant
+from gsf.evaluation.intervals import intervals_over
 from gsf.evaluation.rows import REFERENCES
 from gsf.reporting.scores import Array
 from gsf.reporting.stats import DEFAULT, FEW_SEEDS
@@ -23,7 +35,6 @@ from gsf.reporting.stats import DEFAULT, FEW_SEEDS
 _HALO = [withStroke(linewidth=2.2, foreground="white")]  # black lines stay visible on dark bars
 _NAMES = {"iqm": "IQM"}
 NAMES_OF_REFERENCES = {"random": "random play", "behaviour": "recorded player"}
-_INTERVALS = "95 % intervals over seeds and levels"
 
 
 def caveat(frame: pd.DataFrame) -> str:
@@ -31,8 +42,10 @@ def caveat(frame: pd.DataFrame) -> str:
     n_seeds = _seeds(frame)
     if not n_seeds or min(n_seeds) >= FEW_SEEDS:
         return ""
-    if min(n_seeds) == 1:
+    if max(n_seeds) == 1:
         return "Only 1 seed: intervals are over levels, they do not show how training runs differ."
+    if min(n_seeds) == 1:
+        return "Intervals of methods with 1 seed do not show how training runs differ."
     return f"Only {min(n_seeds)} seeds: intervals are too narrow to rank methods by."
 
 
@@ -54,11 +67,14 @@ def _seeds(frame: pd.DataFrame) -> list[int]:
     return [int(n) for n in frame["n_seeds"]]
 
 
-def _sources(*frames: pd.DataFrame, note: str = _INTERVALS) -> dict[str, Any]:
-    """What stands below and above a figure of these frames."""
-    warnings = [caveat(frame) for frame in frames if caveat(frame)]
-    notes = [*dict.fromkeys(describe(frame) for frame in frames), note]
-    return {"note": "; ".join(notes), "warning": warnings[0] if warnings else ""}
+def over(*frames: pd.DataFrame) -> str:
+    """What the intervals of these frames are over."""
+    return intervals_over([n for frame in frames for n in _seeds(frame)])
+
+
+def _source(*frames: pd.DataFrame, note: str = "") -> str:
+    """What stands below a figure of these frames."""
+    return "; ".join([*dict.fromkeys(map(describe, frames)), note or over(*frames)])
 
 
 def _errors(frame: pd.DataFrame) -> Array:
@@ -67,7 +83,16 @@ def _errors(frame: pd.DataFrame) -> Array:
 
 
 def _methods_on(axis: Any, methods: Sequence[str], **options: Any) -> None:
-    axis.set_ticks(range(len(methods)), methods, **options)
+    axis.set_ticks(range(len(methods)), [_shown(m) for m in methods], **options)
+
+
+def _shown(method: str) -> str:
+    return in_lines(method) if is_narrow() else method
+
+
+def _n_lines(methods: Sequence[str]) -> int:
+    """That their names take below each other."""
+    return sum(1 + _shown(method).count("\n") for method in methods)
 
 
 def in_lines(method: str) -> str:
@@ -77,11 +102,16 @@ def in_lines(method: str) -> str:
 
 
 def _legend_beside(figure: Figure, ax: Axes) -> None:
-    """The legend of a panel, right of all panels; the figure grows until it has room for it."""
+    """The legend of a panel, right of all panels, on a phone above; the figure grows to have room
+    for it."""
     handles, names = ax.get_legend_handles_labels()
     lines = sum(0.05 + 0.13 * (1 + name.count("\n")) for name in names)
-    figure.set_figheight(max(figure.get_figheight(), 0.9 + lines))
-    figure.legend(handles, names, loc="outside right center", fontsize=7.5)
+    if is_narrow():
+        figure.set_figheight(figure.get_figheight() + lines)
+        figure.legend(handles, names, loc="outside upper left", fontsize=7.5)
+    else:
+        figure.set_figheight(max(figure.get_figheight(), 0.9 + lines))
+        figure.legend(handles, names, loc="outside right center", fontsize=7.5)
 
 
 def first_width(n_games: int) -> float:
@@ -95,10 +125,12 @@ def first(returns: pd.DataFrame) -> Figure:
     games = sorted(set(returns["game"]))
     trained = returns[~returns["method"].isin(REFERENCES)]
     methods = in_order(trained["method"])[::-1]
-    columns = 1 if len(games) <= 2 else 2
+    columns = 1 if len(games) <= 2 or is_narrow() else 2
     rows = math.ceil(len(games) / columns)
-    size: Any = {"height": 0.5 + rows * (0.6 + 0.26 * len(methods))}
-    figure = new_figure(**size, width=first_width(len(games)), **_sources(returns))
+    names = [in_lines(method) for method in methods]
+    n_lines = sum(1 + name.count("\n") for name in names)
+    height = 0.5 + rows * (0.6 + 0.11 * len(names) + 0.15 * n_lines)
+    figure = new_figure(height, _source(returns), first_width(len(games)))
     grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
     axes = grid.flat[: len(games)]
     for ax in grid.flat[len(games) :]:
@@ -118,7 +150,7 @@ def first(returns: pd.DataFrame) -> Figure:
         ax.grid(axis="y", visible=False)
         _few_ticks(ax, 6 // columns)
     axes[-1].set_xlabel("mean return")
-    _methods_on(axes[0].yaxis, [in_lines(method) for method in methods])
+    axes[0].yaxis.set_ticks(range(len(names)), names)
     handles, labels = axes[0].get_legend_handles_labels()
     if handles:
         figure.legend(handles, labels, loc="outside upper right", ncols=2, fontsize=7.5)
@@ -135,9 +167,9 @@ def _few_ticks(ax: Axes, n: int = 3) -> None:
 def intervals(aggregates: pd.DataFrame) -> Figure:
     """Headline: IQM, mean and median of every method with their intervals."""
     methods = in_order(aggregates["method"])[::-1]
-    figure = new_figure(0.9 + 0.24 * len(methods), **_sources(aggregates))
     statistics = list(dict.fromkeys(aggregates["statistic"]))
-    axes = figure.subplots(1, len(statistics), sharey=True, squeeze=False)[0]
+    height = 0.9 + 0.24 * _n_lines(methods)
+    figure, axes = in_a_row(len(statistics), height, _source(aggregates), sharey=True)
     for ax, statistic in zip(axes, statistics, strict=True):
         frame = aggregates[aggregates["statistic"] == statistic].set_index("method").loc[methods]
         for y, (method, row) in enumerate(frame.iterrows()):
@@ -162,7 +194,7 @@ def box(ratios: pd.DataFrame) -> Figure:
     dropped = sorted(set(ratios["game"]) - set(usable["game"]))
     note = "one point per run (game and seed), boxes are quartiles, white dots means"
     note += f"; n/a as the baseline is not above 0: {', '.join(dropped)}" if dropped else ""
-    figure = new_figure(0.9 + 0.3 * len(methods), **_sources(usable, note=note))
+    figure = new_figure(0.9 + 0.3 * _n_lines(methods), _source(usable, note=note))
     ax = figure.subplots()
     values = [usable.loc[usable["method"] == m, "value"].to_numpy() for m in methods]
     if values:
@@ -189,7 +221,7 @@ def gain_by_gap(gains: pd.DataFrame) -> Figure:
     columns = ["gap", "gap_low", "gap_high"]
     games = gains.groupby("game", observed=True)[columns].first().sort_values("gap")
     below = 0.15 + 0.13 * len(games)
-    figure = new_figure(3.3 + below, **_sources(gains))
+    figure = new_figure(3.3 + below, _source(gains))
     ax, gaps = figure.subplots(2, 1, sharex=True, height_ratios=[2.3, below])
     wide = games["gap_high"].max() - games["gap_low"].min()
     methods = in_order(gains["method"])
@@ -211,7 +243,7 @@ def gain_by_gap(gains: pd.DataFrame) -> Figure:
     gaps.plot(games["gap"], rows, "|", color="black", markersize=6)
     gaps.set_ylim(len(games) - 0.4, -0.6)
     gaps.set_yticks(rows, games.index, fontsize=7)
-    gaps.set_xlabel("gap of the baseline: (seen - unseen) / unseen")
+    gaps.set_xlabel(wrapped("gap of the baseline: (seen - unseen) / unseen"))
     _legend_beside(figure, ax)
     return figure
 
@@ -222,7 +254,7 @@ def by_entropy(runs: pd.DataFrame) -> Figure:
     learnt = runs[~runs["method"].isin(REFERENCES)]
     games, methods = sorted(set(learnt["game"])), in_order(learnt["method"])
     note = "a point is a run; cross: random play, dashed: its return"
-    said = "; ".join((describe(learnt), note))  # no warning: there are no intervals
+    said = _source(learnt, note=note)
     figure, axes, left, bottom = panels(len(games), 1.9, columns=3, note=said)
     for ax, game in zip(axes, games, strict=True):
         ax.set_title(game)
@@ -246,14 +278,15 @@ def by_entropy(runs: pd.DataFrame) -> Figure:
 @styled
 def at_equal_temperatures(gains: pd.DataFrame) -> Figure:
     """Gain of every method on the baseline against the temperature that both draw at."""
-    figure = new_figure(3.2, **_sources(gains))
+    figure = new_figure(3.2, _source(gains))
     ax = figure.subplots()
     _lines(ax, gains, "temperature", "mean", marker="o")
     _legend_beside(figure, ax)
     ax.axhline(0, color="black", linestyle=":", linewidth=1)
     ax.set_xticks(sorted(set(gains["temperature"])))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    ax.set_xlabel("temperature that all draw their actions at; the higher, the more random")
+    words = "temperature that all draw their actions at; the higher, the more random"
+    ax.set_xlabel(wrapped(words))
     ax.set_ylabel(gains["unit"].iloc[0])
     return figure
 
@@ -277,7 +310,7 @@ def _lines(ax: Axes, frame: pd.DataFrame, x: str, rank: str, **options: Any) -> 
 @styled
 def curves(frame: pd.DataFrame) -> Figure:
     """Learning curves: aggregate score against gradient steps; dashed lines are references."""
-    figure = new_figure(3.4, **_sources(frame))
+    figure = new_figure(3.4, _source(frame))
     ax = figure.subplots()
     if len(frame):
         _lines(ax, frame, "step", "last", marker="o")
@@ -292,7 +325,7 @@ def curves(frame: pd.DataFrame) -> Figure:
 @styled
 def profiles(frame: pd.DataFrame) -> Figure:
     """Performance profiles: share of runs above each score."""
-    figure = new_figure(3.4, **_sources(frame))
+    figure = new_figure(3.4, _source(frame))
     ax = figure.subplots()
     _lines(ax, frame, "threshold", "sum")
     _legend_beside(figure, ax)
@@ -309,9 +342,9 @@ def per_game(seen: pd.DataFrame, unseen: pd.DataFrame) -> Figure:
     learnt = learnt[~learnt["method"].isin(REFERENCES)] if len(learnt) else learnt
     games = sorted(set(learnt["game"]) or {*seen["game"], *unseen["game"]})
     methods = in_order([*seen["method"], *unseen["method"]])[::-1]
-    note = f"filled: {unseen['split'].iloc[0]}, outlined: seen; {_INTERVALS}"
+    note = f"filled: {unseen['split'].iloc[0]}, outlined: seen; {_source(unseen, seen)}"
     figure, axes, left, bottom = panels(
-        len(games), 0.45 + 0.15 * len(methods), **_sources(unseen, seen, note=note), sharey=True
+        len(games), 0.45 + 0.15 * _n_lines(methods), note=note, sharey=True
     )
     for ax, game in zip(axes, games, strict=True):
         ax.set_title(game)
@@ -339,7 +372,7 @@ def per_game(seen: pd.DataFrame, unseen: pd.DataFrame) -> Figure:
 def improvement(frame: pd.DataFrame) -> Figure:
     """Probability that a run of each method beats a run of the baseline."""
     methods = in_order(frame["method"])[::-1]
-    figure = new_figure(0.9 + 0.24 * len(methods), **_sources(frame), width=5)
+    figure = new_figure(0.9 + 0.24 * _n_lines(methods), _source(frame), width=5)
     ax = figure.subplots()
     for y, (method, row) in enumerate(frame.set_index("method").loc[methods].iterrows()):
         ax.plot([row["low"], row["high"]], [y, y], color=colour(str(method)), linewidth=3)
@@ -358,7 +391,7 @@ def improvement(frame: pd.DataFrame) -> Figure:
 def ablations(by_option: Mapping[str, pd.DataFrame]) -> Figure:
     """A panel for each of `stats.ablations`; the method as it is is filled."""
     frames = list(by_option.values())
-    figure, axes, left, _ = panels(len(frames), 1.7, **_sources(*frames), sharey=True)
+    figure, axes, left, _ = panels(len(frames), 1.7, note=_source(*frames), sharey=True)
     for ax, (option, frame) in zip(axes, by_option.items(), strict=True):
         for x, row in enumerate(frame.to_dict("records")):
             hue = colour(row["method"])

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from gsf.evaluation.intervals import intervals_over
 from gsf.evaluation.rows import REFERENCES
 from gsf.reporting import stats
 from gsf.reporting.figures import NAMES_OF_REFERENCES, caveat
@@ -51,11 +52,12 @@ def _lead(unseen: Replicates, best: str) -> str:
     unit = _unit(unseen)
     place = f"{source.split} levels" + (f" of {source.games[0]}" if len(source.games) == 1 else "")
     ties = _tied(overall, trained, best)
+    one = f"{'an' if unit.startswith('IQM') else 'a'} {unit}"
     if len(trained) == 1:
-        return f"{best} has a {unit} of {overall[best]} on {place}"
+        return f"{best} has {one} of {overall[best]} on {place}"
     if len(ties) > 1:
         who = f"All {len(ties)} methods" if len(ties) == len(trained) else _join(ties)
-        at = f"a {unit} of {overall[best]} on {place}"
+        at = f"{one} of {overall[best]} on {place}"
         return f"{who} {'are' if len(ties) == len(trained) else 'lead,'} tied at {at}"
     return f"{best} has the highest {unit} on {place}: {overall[best]}"
 
@@ -124,8 +126,7 @@ def _basis(unseen: Replicates) -> str:
     steps = _range({source.steps[game] for game in source.games})
     words = (
         f"From {games}, {n_seeds} after {steps} steps and {_range(levels)} levels per game, one "
-        f"episode each, {source.actions}; brackets are 95 % intervals from a bootstrap over seeds "
-        "and levels."
+        f"episode each, {source.actions}; brackets are {intervals_over(seeds)}, by a bootstrap."
     )
     drawn = {m: spell([source.temperatures[m]]) for m in trained}
     if source.mode == "sampled" and len(set(drawn.values())) > 1:

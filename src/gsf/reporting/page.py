@@ -65,16 +65,20 @@ class Page:
         name: str,
         title: str,
         caption: str,
-        draw: Callable[[], Figure],
+        draw: Callable[..., Figure],
+        *made: Callable[[], Any],
         inches: float = drawing.WIDTH,
     ) -> Part | None:
-        """Also figures/<name>.png and .svg."""
+        """draw(what is made), also figures/<name>.png and .svg; and once more for phones."""
         try:
-            paths = drawing.save(draw(), self.out / "figures" / name)
+            frames = [make() for make in made]
+            paths = drawing.save(draw(*frames), self.out / "figures" / name)
+            with drawing.narrow():
+                narrow = drawing.rendered(draw(*frames), "svg")
         except Exception as error:  # matplotlib refuses some names, such as "$_"
             self.problems.append(f"Figure left out, {title}: {_said(error)}")
             return None
-        return self._figure(paths, title, caption, inches)
+        return self._figure(paths, title, caption, inches, data_uri("image/svg+xml", narrow))
 
     def copy(self, source: Path, name: str, title: str, caption: str) -> Part | None:
         """A figure that another stage has drawn, source.png and source.svg."""
@@ -87,12 +91,14 @@ class Page:
             return None
         return self._figure(paths, title, caption, drawing.WIDTH)
 
-    def _figure(self, paths: list[Path], title: str, caption: str, inches: float) -> Part:
+    def _figure(
+        self, paths: list[Path], title: str, caption: str, inches: float, narrow: str = ""
+    ) -> Part:
         self._note(paths)
         name, source = paths[1].stem, data_uri("image/svg+xml", paths[1].read_bytes())
         caption = f"{caption} (figures/{name}.png, .svg)"
         facts = {"name": name, "title": title, "caption": caption}
-        return part("figure", **facts, source=source, inches=inches)
+        return part("figure", **facts, source=source, narrow=narrow, inches=inches)
 
     def table(
         self,

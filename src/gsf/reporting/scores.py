@@ -165,12 +165,14 @@ def _select(
     parts = [chosen]
     for name in REFERENCES:
         reference = rows[(rows["method"] == name) & (rows["split"] == split)]
-        in_mode = reference[reference["mode"] == mode]
+        asked = "sampled" if name == "random" else mode  # random play is the same in all modes
+        in_mode = reference[reference["mode"] == asked]
         if len(reference) and not len(in_mode):
             played = {str(x) for x in reference["mode"].unique()}
             other = next(m for m in ("sampled", *MODES) if m in played)  # one, if several
             in_mode = reference[reference["mode"] == other]
-            left_out.setdefault(f"shown with {other} actions instead", []).append(name)
+            if name != "random":
+                left_out.setdefault(f"shown with {other} actions instead", []).append(name)
         last_step = in_mode.groupby("game", observed=True)["step"].transform("max")
         parts.append(in_mode[in_mode["step"] == last_step])
     part = pd.concat(parts)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gsf.core.drawing import BLUE, ORANGE, new_figure, styled
+from gsf.core.drawing import BLUE, ORANGE, in_a_row, styled
 from gsf.data.dataset import Dataset
 from gsf.equations import quantile_labels, theorem2_bound
 from gsf.gvf.bins import CANDIDATE_BINS, choose_bins
@@ -33,8 +33,8 @@ def bins_of(labels: Path, dataset: Path) -> Terms:
 @styled
 def draw_bins(terms: Terms) -> "Figure":
     """Theorem 1's terms against K (left), and the criterion that does choose K (right)."""
-    figure = new_figure(2.8, "training data; Theorem 1 as printed cannot choose K")
-    left, right = figure.subplots(1, 2)
+    note = "training data; Theorem 1 as printed cannot choose K"
+    figure, (left, right) = in_a_row(2, 2.8, note)
     _draw_terms(left, terms, {"estimation": "estimation", "p": "p(n, K, eps)"}, "bound")
     left.set_title(f"Theorem 1's terms at epsilon = {EPSILON:g}")
     left.set_ylabel("probability (bound)")
@@ -42,8 +42,8 @@ def draw_bins(terms: Terms) -> "Figure":
     right.set_title("bin width + label flips")
     best = min(terms, key=lambda k: terms[k]["width"] + terms[k]["flip"])
     right.axvline(best, color=ORANGE, linestyle="--", linewidth=1.2)
-    at = {"xy": (best, 1), "xycoords": ("data", "axes fraction"), "fontsize": 7.5}
-    away = {"xytext": (4, -8), "textcoords": "offset points", "color": ORANGE}
+    at: Any = {"xy": (best, 1), "xycoords": ("data", "axes fraction"), "fontsize": 7.5}
+    away: Any = {"xytext": (4, -8), "textcoords": "offset points", "color": ORANGE}
     right.annotate(f"suggested K = {best}", **at, **away)
     return figure
 
@@ -95,8 +95,7 @@ def draw_visits(n_walks: int = 10, n_steps: int = 20_000) -> "Figure":
     visits = np.nan_to_num(walks)
     middle, ends = visits.mean(0), np.quantile(visits, [0.1, 0.9], axis=0)
     note = f"random walks on a chain; whiskers: 10-90 % of {n_walks} walks"
-    figure = new_figure(2.8, note)
-    ax, bound = figure.subplots(1, 2)
+    figure, (ax, bound) = in_a_row(2, 2.8, note)
     bins = np.arange(len(middle))
     whiskers = np.maximum([middle - ends[0], ends[1] - middle], 0)
     ax.bar(bins, middle, 0.75, color=BLUE, yerr=whiskers)

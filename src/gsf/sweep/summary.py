@@ -11,8 +11,11 @@ from gsf.core.logs import console, read_metrics
 from gsf.core.results import Results, Stage
 from gsf.core.stage import METRICS
 from gsf.evaluation.held_out_rows import ANY, QUANTITIES, overall, read_held_out
+from gsf.evaluation.intervals import intervals_over
 from gsf.evaluation.players import can_play
+from gsf.evaluation.rows import REFERENCES
 from gsf.gvf.diagnostics import weakness
+from gsf.nets.acting import explain
 from gsf.reporting import stats
 from gsf.reporting.gather import gather
 from gsf.reporting.scores import scores
@@ -29,9 +32,10 @@ def print_summary(out: Path) -> None:
         titles = {"seen": "seen levels", "unseen": "unseen levels"}
         splits = {split: title for split, title in titles.items() if split in set(rows["split"])}
         for mode in SHOWN:
-            table = Table(
-                title=f"mean return, {mode} actions, 95 % intervals over seeds and levels"
-            )
+            trained = rows[~rows["method"].isin(REFERENCES)]
+            n_seeds = trained.groupby(["game", "method"], observed=True)["seed"].nunique()
+            over = intervals_over(list(n_seeds))
+            table = Table(title=f"mean return, {mode} actions, {over}")
             for heading in ("game", "method", *splits.values(), "seeds"):
                 table.add_column(heading, overflow="fold")  # names may differ at their ends
             for cells in _summary_cells(rows, mode, list(splits)):
@@ -64,7 +68,8 @@ def _print_held_out(found: Results) -> None:
     if not parts:
         return
     rows = pd.concat(parts)
-    table = Table(title="on contexts held out, 95 % intervals over these and their episodes")
+    title = "on contexts held out, 95 % intervals over these and their episodes"
+    table = Table(title=title, caption=explain(mode for _, mode in HELD_OUT))
     columns = {
         (q, m): f"{QUANTITIES[q].title} {'' if m == ANY else m}".strip() for q, m in HELD_OUT
     }
@@ -109,7 +114,8 @@ def _summary_cells(rows: pd.DataFrame, mode: str, splits: list[str]) -> list[lis
         tidy = stats.per_game(stats.bootstrap(scores(rows, split, mode)), raw=True)
         for row in tidy.to_dict("records"):
             cell = f"{row['value']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
-            found.setdefault((row["game"], row["method"], row["n_seeds"]), {})[split] = cell
+            if (row["method"], mode) != ("random", "greedy"):  # it has no best action
+                found.setdefault((row["game"], row["method"], row["n_seeds"]), {})[split] = cell
     return [
         [game, method, *(cells.get(split, "-") for split in splits), str(n_seeds)]
         for (game, method, n_seeds), cells in found.items()

@@ -11,6 +11,7 @@ from gsf.core.errors import UserError
 from gsf.data.dataset import Dataset
 from gsf.data.format import frame_checksums
 from gsf.data.frames import Frames
+from gsf.equations import iql_policy_loss
 from gsf.learn import bases
 from gsf.learn.agent import Agent
 from gsf.learn.learner import AgentConfig, Learner
@@ -26,11 +27,13 @@ def make_learner(dataset: Dataset, **options: Any) -> Learner:
 def plain_iql(learner: Learner, context: Any) -> dict[str, float]:
     base: Any = learner.base
     config, batch, spec = base.config, context.batch, base.spec
+    here: Any = (lambda obs: obs) if config.apart else learner.encoder
+    target_here: Any = (lambda obs: obs) if config.apart else learner.target_encoder
     with torch.no_grad():
-        value = base.value(context.z).double()[:, 0]
-        next_value = base.value(learner.encoder(context.next_obs)).double()[:, 0]
-        q = [x.double() for x in base.q(context.z)]
-        target = [x.double() for x in base.target_q(learner.target_encoder(context.obs))]
+        value = base.value(here(context.obs)).double()[:, 0]
+        next_value = base.value(here(context.next_obs)).double()[:, 0]
+        q = [x.double() for x in base.q(here(context.obs))]
+        target = [x.double() for x in base.target_q(target_here(context.obs))]
         log_pi = base.pi(context.z).double().log_softmax(1)
     terms, n, n_td = {"value": 0.0, "td": 0.0, "policy": 0.0}, len(batch.action), 0
     for i, a in enumerate(batch.action.tolist()):
@@ -49,8 +52,9 @@ def plain_iql(learner: Learner, context: Any) -> dict[str, float]:
     return terms
 
 
-def test_iql_is_the_formula(dataset: Dataset) -> None:
-    learner = make_learner(dataset, expectile=0.9, beta=2.0, max_weight=1.1)
+@pytest.mark.parametrize("apart", [False, True])
+def test_iql_is_the_formula(dataset: Dataset, apart: bool) -> None:
+    learner = make_learner(dataset, expectile=0.9, beta=2.0, max_weight=1.1, apart=apart)
     base: Any = learner.base
     with torch.no_grad():  # targets that are not the online networks; advantages of either sign
         for p in learner.target_encoder.parameters():
@@ -66,6 +70,24 @@ def test_iql_is_the_formula(dataset: Dataset) -> None:
         assert float(info[name]) == pytest.approx(value, rel=1e-5)
     assert loss.item() == pytest.approx(sum(expected.values()), rel=1e-5)
     torch.testing.assert_close(context.scores, base.pi(context.z).detach())
+
+
+def test_apart_the_policy_alone_trains_z(dataset: Dataset) -> None:
+    learner = make_learner(dataset, apart=True)
+    base: Any = learner.base
+    rng = np.random.default_rng(0)
+    context = learner.look(dataset.sample(16, rng), rng)
+    z = context.z.detach().requires_grad_()
+    base(z, context)[0].backward()
+    assert z.grad is not None
+    together = z.grad.clone()
+    z.grad = None
+    value, target_q = base.value(context.obs)[:, 0], base.target_q(context.obs)
+    action = context.batch.action
+    advantage = torch.minimum(*target_q).gather(1, action[:, None])[:, 0] - value
+    iql_policy_loss(base.pi(z), action, advantage, 3.0, 100.0)[0].backward()
+    torch.testing.assert_close(together, z.grad)
+    assert all(p.grad is not None for p in (*base.q[0].parameters(), *base.value[0].parameters()))
 
 
 def test_the_policy_trains_neither_values_nor_critics(dataset: Dataset) -> None:

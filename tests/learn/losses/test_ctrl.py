@@ -80,7 +80,7 @@ def test_no_gradient_flows_through_the_targets(dataset: Dataset) -> None:
     context = one_context(learner, 7)
     context.crop = lambda obs: obs  # the same images in every pass
     prototypes = normalize(aux.prototypes.weight, dim=1)
-    all_v, q = aux.targets(context, prototypes)
+    all_v, q, of_all = aux.targets(context, prototypes)
     assert not all_v.requires_grad
     assert not q.requires_grad
 
@@ -93,7 +93,6 @@ def test_no_gradient_flows_through_the_targets(dataset: Dataset) -> None:
     z = learner.encoder(obs.flatten(0, 1)).view(n, 10, 256)
     w = normalize(aux.predictor(aux.stretch(z, action)), dim=1)
     log_p = (w @ prototypes.T / 0.1).log_softmax(1)
-    of_all = q.argmax(1)
     j = draw_neighbour(of_all[:n], of_all, prototypes.detach(), 1, context.drawn["uniform"])
     assert (of_all[j] != of_all[:n]).all()
     cluster = -(q[:n] * log_p).sum(1).mean()
@@ -103,6 +102,19 @@ def test_no_gradient_flows_through_the_targets(dataset: Dataset) -> None:
     assert float(info["cluster"]) == pytest.approx(float(cluster.detach()), rel=1e-5)
     for a, b in zip(found, torch.autograd.grad(expected, parameters), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(("clusters", "second"), [("sinkhorn", 1), ("nearest", 0)])
+def test_whose_cluster_a_stretch_is_of(dataset: Dataset, clusters: Any, second: int) -> None:
+    """Prototypes at 0 and 90 degrees. 50 stretches at 0 and 50 at 17 are all nearest to the first;
+    balanced, the second has half of them."""
+    learner = make_learner(dataset, n_queue=100, n_windows=2, clusters=clusters)
+    aux, angle = learner.aux, torch.tensor([0.0, 0.3]).repeat_interleave(50)
+    aux.queue[:, 0], aux.queue[:, 1] = angle.cos(), angle.sin()
+    aux.n_queued.fill_(100)
+    _, q, cluster = aux.targets(one_context(learner), torch.eye(2, 256))
+    assert q[2:].argmax(1).tolist() == [0] * 50 + [1] * 50
+    assert cluster[2:].tolist() == [0] * 50 + [second] * 50
 
 
 def test_targets_are_of_the_ema_networks(dataset: Dataset) -> None:

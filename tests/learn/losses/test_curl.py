@@ -25,7 +25,7 @@ def make_learner(dataset: Dataset, **options: Any) -> Learner:
 
 def test_the_diagonal_wins_after_training_and_did_not_before(tmp_path: Path) -> None:
     dataset = write_chain(tmp_path / "chain", (1.0,), n_episodes=1, length=12)
-    learner: Any = make_learner(dataset, lr=1e-3, stop_gradient=True, target_rate=0.05)
+    learner: Any = make_learner(dataset, lr=1e-3, stop_gradient=True)
     batch = dataset.gather(np.arange(12))  # twelve colours
 
     def logits() -> torch.Tensor:
@@ -72,6 +72,20 @@ def test_formula_and_where_the_two_crops_go(dataset: Dataset) -> None:
         n_right += scores.argmax() == i
     assert float(loss.detach()) == pytest.approx(expected, rel=1e-4)
     assert float(info["accuracy"]) == pytest.approx(n_right / 5)
+
+
+def test_the_target_encoder_moves_as_fast_as_the_authors(dataset: Dataset) -> None:
+    """Theirs moves by 0.05 every second step, so by 0.025 a step; critics keep --target-rate."""
+    config = AgentConfig(method="curl", encoder="impala_small", target_rate=0.5)
+    learner: Any = Learner(config, dataset, np.random.default_rng(0))
+    target, critic = learner.target_encoder.embed[0].bias, learner.base.target_q.q1[0].bias
+    before, before_critic = target.clone(), critic.clone()
+    learner.update(dataset.gather(np.arange(5)), np.random.default_rng(0))
+    online, online_critic = learner.encoder.embed[0].bias, learner.base.q.q1[0].bias
+    moved = 0.025 * online.detach() + 0.975 * before
+    torch.testing.assert_close(target, moved, rtol=1e-6, atol=1e-9)
+    assert not torch.equal(online, before)
+    torch.testing.assert_close(critic, (online_critic.detach() + before_critic) / 2)
 
 
 def test_data_of_one_row(tmp_path: Path) -> None:

@@ -13,7 +13,13 @@ from gsf.core.errors import UserError
 from gsf.data.dataset import Dataset
 from gsf.learn.learner import AgentConfig, Learner
 from gsf.learn.losses import Spec
-from gsf.learn.losses.pse import PSE, action_distance, choose_anchors, coupled_contrast
+from gsf.learn.losses.pse import (
+    PSE,
+    action_distance,
+    both_ways,
+    choose_anchors,
+    coupled_contrast,
+)
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +49,16 @@ def test_metric_equals_the_recursion(lengths: tuple[int, int]) -> None:
     d = action_distance(first, second, 0.8)
     assert d.dtype == np.float32
     np.testing.assert_allclose(d, slow_distance(first, second, 0.8), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("absorbing", "corner"), [(False, 1.0), (True, 2.0)])
+def test_where_both_episodes_end(dataset: Dataset, absorbing: bool, corner: float) -> None:
+    """Actions 0 1 and 0 2 at gamma 1/2: the ends differ, by 1 once or by 1 + 1/2 + ... = 2."""
+    found = action_distance([0, 1], [0, 2], 0.5, absorbing)
+    assert found.tolist() == [[corner / 2, 1 + corner / 2], [1 + corner / 2, corner]]
+    if absorbing:
+        with pytest.raises(UserError, match="gamma below 1"):
+            PSE(PSE.Config(gamma=1.0, absorbing=True), Spec(dataset.obs_shape, 3, 3))
 
 
 def test_identical_action_sequences_are_at_distance_zero() -> None:
@@ -115,6 +131,22 @@ def test_coupling_by_hand() -> None:
     assert cosine.grad[0, 1] < 0 < cosine.grad[0, 0]
 
 
+def test_either_episode_is_asked_about_the_other_by_hand() -> None:
+    """d = beta log 2 times 1, 2 or 3, so that Gamma is 1/2, 1/4 or 1/8; cosines 0, so that e^s = 1.
+
+    Either row: 1/2 / (1/2 + 3/4 + 7/8) = 4/17. Columns: 1/2 / (1/2 + 3/4) = 2/5, the same, and
+    1/8 / (1/8 + 7/8) = 1/8, where both rows are as near and the first is the positive.
+    """
+    distance = torch.tensor([[1.0, 2.0, 3.0], [2.0, 1.0, 3.0]]) * 0.1 * np.log(2)
+    zero, of_rows, of_columns = torch.zeros(2, 3), np.log(17 / 4), np.log([5 / 2, 5 / 2, 8]).mean()
+    expected = (of_rows + of_columns) / 2
+    assert float(both_ways(zero, distance, 0.5, 0.1)) == pytest.approx(expected, rel=1e-5)
+    # Exchanging the episodes changes nothing.
+    cosine = torch.tensor([[0.5, -0.5, 0.25], [0.0, 0.1, 0.2]])
+    exchanged = both_ways(cosine.T, distance.T, 0.5, 0.1)
+    torch.testing.assert_close(both_ways(cosine, distance, 0.5, 0.1), exchanged)
+
+
 def test_loss_is_the_coupling_less_its_constant(dataset: Dataset) -> None:
     config = AgentConfig(method="pse", encoder="impala_small", crop=0, loss=PSE.Config(tau=0.7))
     learner: Any = Learner(config, dataset, np.random.default_rng(0))
@@ -124,8 +156,8 @@ def test_loss_is_the_coupling_less_its_constant(dataset: Dataset) -> None:
     h = learner.aux.h(learner.encoder(context.drawn["obs"]))
     first, second = h[: len(distance)], h[len(distance) :]
     cosine = torch.stack([torch.cosine_similarity(x[None], second) for x in first])
-    nearest = distance.amin(1).mean()
-    expected = coupled_contrast(cosine, distance, 0.7, 0.1) - nearest / 0.1
+    nearest = (distance.amin(1).mean() + distance.amin(0).mean()) / 2
+    expected = both_ways(cosine, distance, 0.7, 0.1) - nearest / 0.1
     torch.testing.assert_close(loss, expected, rtol=1e-3, atol=1e-3)
     assert float(info["distance"]) == pytest.approx(float(nearest))
 

@@ -1,8 +1,10 @@
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from gsf.core import drawing
+from gsf.reporting import figures
 from gsf.reporting.page import Page
 from gsf.reporting.sections.results import all_tables, find_returns, results
 from gsf.reporting.tables import paper_games
@@ -21,9 +23,7 @@ from synthetic import table_rows
 def test_only_the_papers_games_are_the_papers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, games, baseline, is_main, is_beside
 ):
-    svg = tmp_path / "x.svg"
-    svg.write_text("<svg/>")
-    monkeypatch.setattr(drawing, "save", lambda figure, stem: [tmp_path / "x.png", svg])
+    monkeypatch.setattr(drawing, "rendered", lambda figure, kind: b"<svg/>")
     rows = table_rows({(g, m): [[6.0, 7.0]] * 3 for g in games for m in ("bc", "cql")})
     page = Page(tmp_path, [tmp_path])
     returns = find_returns(rows, "unseen", "greedy", 50, page)
@@ -32,6 +32,37 @@ def test_only_the_papers_games_are_the_papers(
     assert any("the paper's main figure" in title for title in titles) == is_main
     assert any("beside the paper's numbers" in title for title in titles) == is_beside
     assert page.problems == []
+
+
+@pytest.mark.parametrize("games", [["maze"], ["maze", "miner"]])
+def test_of_one_game_mean_iqm_and_median_are_not_shown_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, games
+):
+    drawn: list[pd.DataFrame] = []
+    monkeypatch.setattr(drawing, "rendered", lambda figure, kind: b"<svg/>")
+    kept = figures.intervals
+    monkeypatch.setattr(figures, "intervals", lambda x: drawn.append(x) or kept(x))
+    methods = ("random", "bc", "cql")
+    tables = [
+        table_rows({(g, m): [[6.0, 7.0]] for g in games for m in methods}, split=split, mode=mode)
+        for split in ("seen", "unseen")
+        for mode in ("greedy", "sampled")
+    ]
+    page = Page(tmp_path, [tmp_path])
+    returns = find_returns(pd.concat(tables), "unseen", "sampled", 9, page)
+    shown = [*results(returns, "cql", page), *all_tables(returns, "cql", page)]
+    by_name = {part["name"]: part for part in shown if part}
+    many = len(games) > 1
+    assert ({"aggregates", "intervals"} <= set(by_name)) == many
+    assert {len(set(frame["statistic"])) for frame in drawn} == {3 if many else 1}
+    for name in ("gap", "relative", "differences"):
+        rows = [row[0]["words"] for row in by_name[name]["rows"]]
+        assert ("median" in rows) == many
+        assert set(games) <= set(rows)
+    greedy = by_name["aggregates_other_mode"]
+    assert greedy["columns"] == ["method", *(["iqm", "mean", "median"] if many else ["mean"])]
+    # Random play has no best action, so no row among greedy ones.
+    assert [row[0]["words"] for row in greedy["rows"]] == ["bc", "cql"]
 
 
 def test_another_split_stands_in_for_one_without_trained_runs(tmp_path: Path):

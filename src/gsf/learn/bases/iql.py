@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gsf.core.options import Weight, above, inside
 from gsf.equations import gvf_target, iql_policy_loss, iql_value_loss, td_loss
 from gsf.learn.bases import Base, Context, Info, Spec
+from gsf.nets.encoders import Encoder
 from gsf.nets.heads import Critic, head
 from gsf.nets.runtime import frozen_copy, update_target
 
@@ -36,22 +37,37 @@ class IQL(Base):
         """How much better actions are preferred; 0 is behaviour cloning. Authors: 3 or 10."""
         max_weight: Annotated[float, above(0, 10**6)] = 100.0
         """No action weighs more in the policy's loss."""
+        apart: bool = False
+        """Q and V have encoders of their own, as the authors' networks have nothing in common; z is
+        the policy's alone. More than twice the cost."""
 
     def __init__(self, config: Config, spec: Spec) -> None:
         super().__init__(config, spec)
         self.config, self.spec = config, spec
-        self.q = Critic(spec.n_actions, spec.head, spec.z_dim)
+        self.q = self._on_z(Critic(spec.n_actions, spec.head, spec.z_dim))
         self.target_q = frozen_copy(self.q)
-        self.value = head(spec.z_dim, 1, spec.head)
+        self.value = self._on_z(head(spec.z_dim, 1, spec.head))
         self.pi = head(spec.z_dim, spec.n_actions, spec.head)
+
+    def _on_z(self, head: nn.Module) -> nn.Module:
+        """The head, on an encoder of its own if they are apart."""
+        if not self.config.apart:
+            return head
+        return nn.Sequential(Encoder(self.spec.obs_shape, self.spec.encoder), head)
 
     def forward(self, z: Tensor, context: Context) -> tuple[Tensor, Info]:
         config, batch, action = self.config, context.batch, context.batch.action[:, None]
-        value: Tensor = self.value(z)[:, 0]
-        q1, q2 = (q.gather(1, action)[:, 0] for q in self.q(z))  # [n]
+        # What Q and V, Q~, and V one step later look at.
+        here, target_here, there = (
+            (context.obs, context.obs, context.next_obs)
+            if config.apart
+            else (z, context.target_z, context.next_z)
+        )
+        value: Tensor = self.value(here)[:, 0]
+        q1, q2 = (q.gather(1, action)[:, 0] for q in self.q(here))  # [n]
         with torch.no_grad():
-            target_q = torch.minimum(*self.target_q(context.target_z)).gather(1, action)[:, 0]
-            next_value = self.value(context.next_z)[:, 0]
+            target_q = torch.minimum(*self.target_q(target_here)).gather(1, action)[:, 0]
+            next_value = self.value(there)[:, 0]
             reward = self.spec.scaled(batch.reward)
             y = gvf_target(reward, next_value, batch.terminated, self.spec.gamma)
         # A cut episode's last step has no next observation, and its value is not 0: no target.

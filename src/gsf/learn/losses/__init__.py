@@ -39,6 +39,7 @@ class AuxiliaryLoss(nn.Module, ABC):
     needs: ClassVar[frozenset[str]] = frozenset()  # fields of Spec that must be there
     released: ClassVar[Released] = Released()
     n_levels: int | None = None  # asks for batches of this many levels; None: any
+    encoder_rate: float | None = None  # EMA step of the target encoder; None: as `--target-rate`
 
     def __init__(self, config: Any, spec: Spec) -> None:
         super().__init__()

@@ -4,11 +4,12 @@ Mazoure, Ahmed, Hjelm, Kolobov and MacAlpine (2021), "Cross-Trajectory Represent
 Zero-Shot Generalization in RL". u = FC(concat_t (1 + g(a_t)) z_t + b(a_t)), v = projection(u),
 w = predictor(v), v~ = v of EMA networks, prototypes c_k; all of v, w, c on the unit sphere:
     L = -E_i sum_k q_ik log softmax_k(w_i.c_k / tau) + E_i (2 - 2 cos(w_i, v~_j))
-q = Sinkhorn(v~.c / epsilon) without gradient; j is a stretch of the cluster nearest to i's own.
+q = Sinkhorn(v~.c / epsilon) without gradient; j is a stretch of the cluster nearest to i's own,
+which is argmax_k q_ik (`--loss.clusters nearest`: argmax_k v~_i.c_k, as in the authors' code).
 """
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -93,6 +94,9 @@ class CTRL(AuxiliaryLoss):
         """Temperature of Sinkhorn's targets, below tau: sharper than the predictions."""
         n_iterations: Annotated[int, between(1, 1000)] = 3
         """Sinkhorn's rounds."""
+        clusters: Literal["sinkhorn", "nearest"] = "sinkhorn"
+        """A stretch's own cluster, whose neighbours are asked for: as balanced by Sinkhorn, or the
+        nearest prototype as in the authors' code, with which fewer clusters came into use."""
         n_nearest: Annotated[int, between(1, 100_000)] = 1
         """Clusters next to a stretch's own that its neighbour may come from."""
         neighbour_weight: Weight = 1.0
@@ -126,11 +130,10 @@ class CTRL(AuxiliaryLoss):
         z = context.encoder(context.crop(obs.flatten(0, 1))).unflatten(0, obs.shape[:2])
         w = normalize(self.predictor(self.stretch(z, context.drawn["action"])), dim=1)  # [n,256]
         prototypes = normalize(self.prototypes.weight, dim=1)  # [C,256]
-        all_v, q = self.targets(context, prototypes.detach())
+        all_v, q, of_all = self.targets(context, prototypes.detach())
         log_p = (w @ prototypes.T / config.tau).log_softmax(1)
         cluster = -(q[: len(w)] * log_p).sum(1).mean()
 
-        of_all = q.argmax(1)
         n_occupied = len(torch.unique(of_all))
         neighbour = w.new_zeros(())
         if n_occupied > 1:
@@ -146,14 +149,16 @@ class CTRL(AuxiliaryLoss):
         }
 
     @torch.no_grad()
-    def targets(self, context: Context, prototypes: Tensor) -> tuple[Tensor, Tensor]:
-        """v~ of this step's stretches, then of the queue's [N,256]; their clusters q [N,C]."""
+    def targets(self, context: Context, prototypes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """v~ of this step's stretches, then of the queue's [N,256]; their q [N,C], clusters [N]."""
         obs = context.drawn["obs"]
         z = context.target_encoder(context.crop(obs.flatten(0, 1))).unflatten(0, obs.shape[:2])
         self.latest = normalize(self.target_stretch(z, context.drawn["action"]), dim=1)
         all_v = torch.cat([self.latest, self.queue[: int(self.n_queued)]])
-        logits = all_v @ prototypes.T / self.config.epsilon
-        return all_v, sinkhorn(logits, self.config.n_iterations)
+        scores = all_v @ prototypes.T
+        q = sinkhorn(scores / self.config.epsilon, self.config.n_iterations)
+        # Deviation: see `clusters`.
+        return all_v, q, (q if self.config.clusters == "sinkhorn" else scores).argmax(1)
 
     def after_step(self) -> None:
         update_target(self.target_stretch, self.stretch, self.config.target_rate)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from gsf.core.options import Temperature
+from gsf.core.options import Rate, Temperature
 from gsf.learn.losses import AuxiliaryLoss, Context, Info, Spec
 
 
@@ -23,10 +23,13 @@ class CURL(AuxiliaryLoss):
     class Config:
         tau: Temperature = 1.0
         """Temperature of the softmax; the authors have none, W learns the scale."""
+        encoder_rate: Rate = 0.025
+        """EMA step of the target encoder, for z~ and the base's targets alike, as the authors have
+        it: 0.05 every second step. On Atari theirs is 0.001."""
 
     def __init__(self, config: Config, spec: Spec) -> None:
         super().__init__(config, spec)
-        self.config = config
+        self.config, self.encoder_rate = config, config.encoder_rate
         # Deviation: not uniform noise in [0, 1) as in the authors' code, whose logits on a z of
         # this size would start in the tens.
         self.w = nn.Parameter(torch.eye(spec.z_dim) / spec.z_dim**0.5)

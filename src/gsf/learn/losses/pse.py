@@ -4,6 +4,7 @@ Agarwal, Machado, Castro and Bellemare (2021), "Contrastive Behavioral Similarit
 Generalization in RL". With d the policy similarity metric of two whole episodes, Gamma =
 exp(-d / beta), s_ij = cos(h(z_i), h(z_j)) / tau and p = argmin_j d_ij:
     L = -E_i log( Gamma_ip e^{s_ip} / (Gamma_ip e^{s_ip} + sum_{j != p} (1 - Gamma_ij) e^{s_ij}) )
+and the mean of that and of the same with the two episodes exchanged.
 """
 
 from dataclasses import dataclass
@@ -27,12 +28,14 @@ Array = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
 
 
-def action_distance(action_1: npt.ArrayLike, action_2: npt.ArrayLike, gamma: float) -> Array:
+def action_distance(
+    action_1: npt.ArrayLike, action_2: npt.ArrayLike, gamma: float, absorbing: bool = False
+) -> Array:
     """The metric with c_ij = 1[a_i != a_j].  [T1], [T2] -> float32 [T1,T2]."""
     cost = (np.asarray(action_1)[:, None] != np.asarray(action_2)).astype(np.float32)
     if len(cost) > cost.shape[1]:  # the recursion is a loop over rows, and d of c^T is d^T
-        return np.asarray(policy_similarity_metric(cost.T, gamma)).T
-    return np.asarray(policy_similarity_metric(cost, gamma))
+        return np.asarray(policy_similarity_metric(cost.T, gamma, absorbing)).T
+    return np.asarray(policy_similarity_metric(cost, gamma, absorbing))
 
 
 def choose_anchors(distance: Array, n: int, rng: np.random.Generator) -> tuple[Rows, Rows]:
@@ -55,6 +58,13 @@ def coupled_contrast(cosine: Tensor, distance: Tensor, tau: float, beta: float) 
     return (logits.logsumexp(1) - logits.gather(1, nearest)[:, 0]).mean()
 
 
+def both_ways(cosine: Tensor, distance: Tensor, tau: float, beta: float) -> Tensor:
+    """The mean over rows as anchors and columns as anchors.  [n,m], [n,m] -> scalar."""
+    # Deviation: the authors sum both (jumping task) or toss a coin for one (DM Control).
+    rows = coupled_contrast(cosine, distance, tau, beta)
+    return (rows + coupled_contrast(cosine.T, distance.T, tau, beta)) / 2
+
+
 class PSE(AuxiliaryLoss):
     name = "pse"
 
@@ -64,6 +74,9 @@ class PSE(AuxiliaryLoss):
         """Observations encoded of each of the two episodes, at most (and half a batch)."""
         gamma: Rate = 0.99
         """Discount of the metric."""
+        absorbing: bool = False
+        """An episode that has ended does its last action for ever, as in the authors' jumping task;
+        their other code, and GSF's authors', has no more to compare then."""
         beta: Annotated[float, above(0, 10**6)] = 0.1
         """Scale of the soft coupling exp(-d / beta)."""
         tau: Temperature = 0.5
@@ -71,15 +84,16 @@ class PSE(AuxiliaryLoss):
 
     def __init__(self, config: Config, spec: Spec) -> None:
         super().__init__(config, spec)
+        if config.absorbing and config.gamma == 1:
+            raise UserError("--loss.absorbing needs --loss.gamma below 1: for ever has no sum.")
         self.config = config
         self.h = Projection(spec.z_dim, Z_DIM)
         self.listed: tuple[Dataset, Rows, Rows] | None = None
 
     def draw(self, dataset: Dataset, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:
         (start_1, stop_1), (start_2, stop_2) = self.pair(dataset, rng)
-        distance = action_distance(
-            dataset.action[start_1:stop_1], dataset.action[start_2:stop_2], self.config.gamma
-        )
+        first, second = dataset.action[start_1:stop_1], dataset.action[start_2:stop_2]
+        distance = action_distance(first, second, self.config.gamma, self.config.absorbing)
         n = min(self.config.n_anchors, max(2, len(batch.index) // 2))
         rows, columns = choose_anchors(distance, n, rng)
         return {
@@ -105,10 +119,10 @@ class PSE(AuxiliaryLoss):
         distance = context.drawn["distance"]  # [n,m]
         h = normalize(self.h(context.encoder(context.crop(context.drawn["obs"]))), dim=1)
         cosine = h[: len(distance)] @ h[len(distance) :].T
-        loss = coupled_contrast(cosine, distance, self.config.tau, self.config.beta)
+        loss = both_ways(cosine, distance, self.config.tau, self.config.beta)
         # -log Gamma_ip is in there, has no gradient and differs from pair to pair: without it the
         # loss can be watched.
-        nearest = distance.amin(1).mean()
+        nearest = (distance.amin(1).mean() + distance.amin(0).mean()) / 2
         found = cosine.detach().argmax(1) == distance.argmin(1)
         return loss - nearest / self.config.beta, {
             "accuracy": found.float().mean(),

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from gsf.core.drawing import colour, in_order, marker, new_figure, styled
+from gsf.core.drawing import colour, in_order, is_narrow, marker, new_figure, styled
 from gsf.core.results import Results
 from gsf.evaluation.held_out_rows import ANY, OVERALL, QUANTITIES, overall, read_held_out
+from gsf.nets.acting import explain
 from gsf.reporting.page import Page, Part, text
 
 _RUN = ["game", "method", "seed", "data"]
@@ -66,14 +67,16 @@ def held_out(rows: pd.DataFrame, page: Page) -> Iterator[Part | None]:
             f"held_out{ending}",
             title,
             functools.partial(pd.DataFrame, tidy),
-            f"Dataset {data}. Returns are discounted; logged: of who logged the data.",
+            f"Dataset {data}. Returns are discounted; logged: of who logged the data; "
+            f"{explain(part['mode'])}.",
             index="quantity",
         )
         yield page.figure(
             f"held_out_contexts{ending}",
             "Every held-out context",
             "Each column is a context, in the order of the mean; methods as in the legend.",
-            functools.partial(contexts, _over_seeds(part[part["context"] != OVERALL])),
+            contexts,
+            functools.partial(_over_seeds, part[part["context"] != OVERALL]),
         )
         yield page.figure(
             f"reliability{ending}",
@@ -133,7 +136,7 @@ def contexts(rows: pd.DataFrame) -> Figure:
         ax.set_title(title)
         ax.set_xticks(range(len(order)), list(order), rotation=90 if len(order) > 8 else 0)
         ax.tick_params(axis="x", labelsize=6)
-    axes[0].legend(ncols=4, fontsize=7)
+    axes[0].legend(ncols=2 if is_narrow() else 4, fontsize=7)
     return figure
 
 

@@ -32,7 +32,8 @@ def method(found: Results, baseline: str, page: Page) -> Iterator[Part | None]:
             "labels",
             "Labels: the quantile bins that GSF learns to tell apart",
             "Share of training transitions in each bin.",
-            lambda: draw_labels(labels),
+            draw_labels,
+            lambda: labels,
         )
     yield from _theorems(found, page)
     policies: dict[str, Metrics] = {}
@@ -46,13 +47,15 @@ def method(found: Results, baseline: str, page: Page) -> Iterator[Part | None]:
             "behaviour",
             "How the behaviour policy learnt",
             "PPO's return on training levels against minutes of training.",
-            lambda: draw_learning(policies),
+            draw_learning,
+            lambda: policies,
         )
         yield page.figure(
             "entropy",
             "Entropy of the behaviour policy",
             "Over PPO's training; where it stays high, many actions are as good.",
-            lambda: draw_entropy(policies),
+            draw_entropy,
+            lambda: policies,
         )
     seconds = _seconds_per_step(found, page)
     if baseline in seconds:
@@ -60,7 +63,9 @@ def method(found: Results, baseline: str, page: Page) -> Iterator[Part | None]:
             "cost",
             "Cost of a gradient step",
             "Time per step of training, from the runs' own logs; whiskers: least and most.",
-            lambda: draw_cost(seconds, baseline),
+            draw_cost,
+            lambda: seconds,
+            lambda: baseline,
             inches=5,
         )
     for stage in found.of("similar"):
@@ -107,7 +112,8 @@ def _theorems(found: Results, page: Page) -> Iterator[Part | None]:
             f"Choice of K: Theorem 1 on {found.game_of(first)}",
             "Left, the printed bound: one term does not depend on K, the other falls with it. "
             "Right, the criterion used to suggest K: bin width plus the chance that a label flips.",
-            lambda: draw_bins(bins_of(first.path, dataset.path)),
+            draw_bins,
+            lambda: bins_of(first.path, dataset.path),
         )
     yield page.figure(
         "visits",

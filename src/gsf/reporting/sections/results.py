@@ -65,16 +65,17 @@ def first_look(returns: Returns, page: Page) -> Part | None:
     main, source = returns.main, returns.main.scores
     by_game = stats.per_game(main, raw=True)
     by_game = by_game[by_game["game"].isin(source.games)]
+    with_intervals = f"with {figures.over(by_game)}; {source.actions}. More is better"
     if len(source.games) <= MOST_PANELS:
-        caption = f"Mean return of one episode on each of the {source.split} levels: points, with "
-        caption += f"95 % intervals; {source.actions}. More is better."
+        caption = f"Mean return of one episode on each of the {source.split} levels: points, "
+        caption += f"{with_intervals}."
         inches = figures.first_width(len(source.games))
-        return page.figure("first", "", caption, lambda: figures.first(by_game), inches)
+        return page.figure("first", "", caption, figures.first, lambda: by_game, inches=inches)
     overall = stats.aggregates(main)
-    caption = f"IQM {source.unit} over {len(source.games)} games, {source.split} levels, with 95 % "
-    caption += f"intervals; {source.actions}. More is better; every game's returns are below."
+    caption = f"IQM {source.unit} over {len(source.games)} games, {source.split} levels, "
+    caption += f"{with_intervals}; every game's returns are below."
     only = overall[overall["statistic"] == "iqm"]
-    return page.figure("first", "", caption, lambda: figures.intervals(only), inches=5)
+    return page.figure("first", "", caption, figures.intervals, lambda: only)
 
 
 def define_scores(source: Scores) -> Part | None:
@@ -106,47 +107,80 @@ def results(returns: Returns, baseline: str, page: Page) -> Iterator[Part | None
             "per_game",
             f"Every game, seen and {source.split} levels",
             f"Mean return on {source.split} levels (filled) and on seen levels (outlined).",
-            lambda: figures.per_game(
-                stats.per_game(seen, raw=True), stats.per_game(main, raw=True)
-            ),
+            figures.per_game,
+            lambda: stats.per_game(seen, raw=True),
+            lambda: stats.per_game(main, raw=True),
         )
-    title = f"Aggregate {source.unit}, {source.split} levels"
-    yield page.table("aggregates", title, lambda: stats.aggregates(main), **_OVERALL)
+    if len(source.games) > 1:  # of one game they are its mean return, thrice
+        title = f"Aggregate {source.unit}, {source.split} levels"
+        yield page.table("aggregates", title, lambda: stats.aggregates(main), **_OVERALL)
+        yield page.figure(
+            "intervals",
+            f"Aggregate {source.unit}",
+            "Interquartile mean, mean and median over runs and games: bars are 95 % intervals, the "
+            "line in them the estimate.",
+            figures.intervals,
+            lambda: stats.aggregates(main),
+        )
+    yield from _against(returns, baseline, page)
+    yield from _by_randomness(returns, baseline, page)
+    yield from _by_setting(returns, page)
     yield page.figure(
-        "intervals",
-        f"Aggregate {source.unit}",
-        "Interquartile mean, mean and median over runs and games: bars are 95 % intervals, the "
-        "line in them the estimate.",
-        lambda: figures.intervals(stats.aggregates(main)),
+        "profiles",
+        "Performance profiles",
+        "Share of runs above each score.",
+        figures.profiles,
+        lambda: stats.profiles(main),
     )
+    yield page.figure(
+        "improvement",
+        f"Probability of improvement over {baseline}",
+        f"That a run of the method beats a run of {baseline} in the same game.",
+        figures.improvement,
+        lambda: stats.improvement(main, baseline),
+        inches=5,
+    )
+
+
+def _against(returns: Returns, baseline: str, page: Page) -> Iterator[Part | None]:
+    """Every run, and the gap between seen and other levels, beside the baseline's."""
+    main, seen, source = returns.main, returns.seen, returns.main.scores
     of_paper = baseline == "cql" and tables.paper_games() == set(source.games)
     yield page.figure(
         "box",
         f"Every run against {baseline}" + (": the paper's main figure" if of_paper else ""),
         f"Return of each run divided by the median {baseline} run of its game.",
-        lambda: figures.box(_ratios(main, baseline)),
+        figures.box,
+        lambda: _ratios(main, baseline),
     )
     if seen is not None:
         yield page.figure(
             "gap",
             "Generalization gap",
             f"{source.unit.capitalize()} on seen minus {source.split} levels, of the same runs.",
-            lambda: figures.intervals(_gap_aggregates(seen, main)),
+            figures.intervals,
+            lambda: _gap_aggregates(seen, main),
         )
         yield page.figure(
             "gain_by_gap",
             f"Where a method gains on {baseline}",
             f"What each method gains on {baseline} in a game, against what {baseline} loses there "
             f"from seen to {source.split} levels.",
-            lambda: figures.gain_by_gap(_gains(seen, main, baseline)),
+            figures.gain_by_gap,
+            lambda: _gains(seen, main, baseline),
         )
+
+
+def _by_randomness(returns: Returns, baseline: str, page: Page) -> Iterator[Part | None]:
+    source = returns.main.scores
     if source.mode != "greedy":
         yield page.figure(
             "by_entropy",
             "How good, and how random",
             f"Return of every run on {source.split} levels against the entropy of its policy. If "
             "return rises with entropy alone, a method gains by playing more randomly, not better.",
-            lambda: figures.by_entropy(_with_entropy(source)),
+            figures.by_entropy,
+            lambda: _with_entropy(source),
         )
     if len(stats.tried_temperatures(returns.rows)) > 1:
         yield page.figure(
@@ -155,17 +189,22 @@ def results(returns: Returns, baseline: str, page: Page) -> Iterator[Part | None
             f"What each method gains on {baseline} on validation levels, mean over games. Every "
             "run was tried at all of these temperatures there, to choose its own. Where the order "
             "of methods changes with the temperature, it is no property of the methods alone.",
-            lambda: figures.at_equal_temperatures(
-                stats.at_equal_temperatures(returns.rows, baseline)
-            ),
+            figures.at_equal_temperatures,
+            lambda: stats.at_equal_temperatures(returns.rows, baseline),
         )
+
+
+def _by_setting(returns: Returns, page: Page) -> Iterator[Part | None]:
+    """What changes along training and with a method's options."""
+    main, source = returns.main, returns.main.scores
     trained = returns.rows[~returns.rows["method"].isin(REFERENCES)]
     if trained.loc[trained["split"] == source.split, "step"].nunique() > 1:
         yield page.figure(
             "curves",
             "Learning curves",
             f"IQM on {source.split} levels of the checkpoints that were kept.",
-            lambda: figures.curves(stats.curves(returns.rows, source.split, source.mode)),
+            figures.curves,
+            lambda: stats.curves(returns.rows, source.split, source.mode),
         )
     if by_option := stats.ablations(main):
         yield page.figure(
@@ -173,21 +212,9 @@ def results(returns: Returns, baseline: str, page: Page) -> Iterator[Part | None
             "One option at a time",
             f"IQM on {source.split} levels of each method as it is (filled) and of its variants "
             "that differ in one option. To choose a setting, use --tune or --split validation.",
-            lambda: figures.ablations(by_option),
+            figures.ablations,
+            lambda: by_option,
         )
-    yield page.figure(
-        "profiles",
-        "Performance profiles",
-        "Share of runs above each score.",
-        lambda: figures.profiles(stats.profiles(main)),
-    )
-    yield page.figure(
-        "improvement",
-        f"Probability of improvement over {baseline}",
-        f"That a run of the method beats a run of {baseline} in the same game.",
-        lambda: figures.improvement(stats.improvement(main, baseline)),
-        inches=5,
-    )
 
 
 def _ratios(main: Replicates, baseline: str) -> pd.DataFrame:
@@ -217,15 +244,27 @@ def _gap_aggregates(seen: Replicates, main: Replicates) -> pd.DataFrame:
     gap = gap[gap["game"].isin(STATISTICS)].rename(columns={"game": "statistic"})
     if not len(gap):
         raise UserError(f"no run has results on both seen and {main.scores.split} levels.")
-    return gap.assign(n_games=len(main.scores.games))
+    return _once(gap, main.scores).assign(n_games=len(main.scores.games))
+
+
+def _once(tidy: pd.DataFrame, source: Scores) -> pd.DataFrame:
+    """Of one game IQM, mean and median say the same: the mean alone, or just the game's own row."""
+    if len(source.games) > 1:
+        return tidy
+    if "statistic" in tidy:
+        return tidy[tidy["statistic"] == "mean"]
+    return tidy[~tidy["game"].isin(STATISTICS)]
 
 
 def all_tables(returns: Returns, baseline: str, page: Page) -> Iterator[Part | None]:
     main, seen, other = returns.main, returns.seen, returns.other_mode
     split, unit = main.scores.split, main.scores.unit
     if other is not None:
-        title = f"Aggregate {unit}, {other.scores.actions}"
-        frame = stats.aggregates(other)
+        title = f"{'Aggregate' if len(main.scores.games) > 1 else 'Mean'} {unit}, "
+        title += other.scores.actions
+        frame = _once(stats.aggregates(other), other.scores)
+        if other.scores.mode == "greedy":
+            frame = frame[frame["method"] != "random"]  # it has no best action
         yield page.table("aggregates_other_mode", title, lambda: frame, **_OVERALL)
     if unit != "return":
         title = f"Min-max score, {split} levels"
@@ -234,7 +273,7 @@ def all_tables(returns: Returns, baseline: str, page: Page) -> Iterator[Part | N
         title = "Mean return, seen levels"
         yield page.table("mean_returns_seen", title, lambda: stats.per_game(seen, raw=True))
         title = f"Generalization gap: seen minus {split}, {unit}"
-        yield page.table("gap", title, lambda: stats.gap(seen, main))
+        yield page.table("gap", title, lambda: _once(stats.gap(seen, main), main.scores))
     title, note = f"(x - {baseline}) / {baseline}", "n/a: the baseline's interval is not above 0."
     beside_paper = baseline == "cql" and not tables.paper_games().isdisjoint(main.scores.games)
     if beside_paper:
@@ -244,11 +283,13 @@ def all_tables(returns: Returns, baseline: str, page: Page) -> Iterator[Part | N
 
     def relative() -> pd.DataFrame:
         found = stats.relative(main, baseline)
-        return tables.beside_paper(found, main.scores.weak) if beside_paper else found
+        found = tables.beside_paper(found, main.scores.weak) if beside_paper else found
+        return _once(found, main.scores)
 
     yield page.table("relative", title, relative, note)
     title = f"{unit.capitalize()} minus {baseline}'s, paired by level"
-    yield page.table("differences", title, lambda: stats.differences(main, baseline))
+    paired = partial(stats.differences, main, baseline)
+    yield page.table("differences", title, lambda: _once(paired(), main.scores))
     if main.scores.mode != "greedy":
         title = f"How random the play was, {split} levels"
         note = "Mean entropy of the policy over the actions that differ, in nats. A method near to "
