@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gsf.behaviour.ppo import ActorCritic
 from gsf.core.errors import UserError
 from gsf.core.files import digest
-from gsf.core.schema import DIGEST
+from gsf.core.schema import DIGEST, parse_json
 from gsf.core.sealed import checked, fitting, load_checkpoint, save_checkpoint
 from gsf.data.recording import SHIPPED, Recording, find_policy, shipped_policies
 from gsf.nets import encoders
@@ -81,7 +81,7 @@ def load_policy(path: Path | str, device: str = "cpu") -> BehaviourPolicy:
     if state["format"] != FORMAT:
         raise UserError(f"{path} is not a policy of format {FORMAT}; train it again.")
     with fitting(path):
-        provenance = json.loads(state["provenance"])
+        provenance = parse_json(state["provenance"])
         if "mode" in provenance:  # the difficulty's name in older files
             provenance["difficulty"] = provenance.pop("mode")
         checked(path, provenance, PROVENANCE)

@@ -82,8 +82,9 @@ class Results:
         for run in self.of("run"):  # runs trained by hand have data and labels elsewhere
             for kind in ("dataset", "labels"):
                 if isinstance(place := run.config.get(kind), str):
-                    named = read_stage(Path(place))
-                    if named.kind == kind and not self._with_digest(kind, named.digest):
+                    named = read_stage(Path(place))  # elsewhere, and only if it is what was used
+                    mine = named.kind == kind and named.digest == run.inputs.get(kind)
+                    if mine and not self._with_digest(kind, named.digest):
                         self._stages.setdefault(named.path, named)
 
     def of(self, *kinds: str) -> list[Stage]:

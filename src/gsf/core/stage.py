@@ -19,7 +19,23 @@ from typing import Any, Self
 from gsf.core.errors import UserError
 from gsf.core.files import clear_locks, digest, digest_file, is_vacant, remove
 from gsf.core.options import Role, roles, to_json
-from gsf.core.schema import COUNT, DIGEST, LEVELS, NUMBER, POSITIVE, SHAPE, Form
+from gsf.core.schema import (
+    ACTIONS,
+    COUNT,
+    DIGEST,
+    LEVELS,
+    N_ACTIONS,
+    NUMBER,
+    POSITIVE,
+    SEED,
+    SHAPE,
+    TEXT,
+    Form,
+    Maybe,
+    Where,
+    misfit,
+    parse_json,
+)
 from gsf.core.sealed import KEY, check_file, checked, damaged, read_json, write_json
 from gsf.core.version import __version__
 
@@ -36,6 +52,17 @@ FORMATS = {  # of every kind of directory: a number that goes up when old ones c
     "report": 2,
 }
 _FILES = {str: DIGEST}
+_PLACE = Where(
+    {
+        "obs_shape": SHAPE,
+        "n_actions": N_ACTIONS,
+        "levels": LEVELS,
+        "actions": Maybe((None, ACTIONS)),
+        "difficulty": Maybe((None, str)),
+    },
+    "one with an id for each action",
+    lambda x: len(x.get("actions") or range(x["n_actions"])) == x["n_actions"],
+)
 _DONE: Form = {"kind": str, "files": _FILES}
 _MANIFEST: Form = {
     "kind": str,
@@ -51,27 +78,19 @@ _MANIFEST: Form = {
 # What a manifest of each kind has beside, from the start or once it is whole.
 _BEGUN: dict[str, Form] = {
     "run": {
-        "game": str,
-        "method": str,
-        "seed": COUNT,
-        "obs_shape": SHAPE,
-        "n_actions": POSITIVE,
-        "levels": LEVELS,
-        "difficulty": (None, str),
-        "actions": (None, [COUNT]),
+        "game": TEXT,
+        "method": TEXT,
+        "seed": SEED,
         "reward_scale": NUMBER,
         "config": {"dataset": str, "gamma": NUMBER, "head": str, "on": str, "encoder": str},
     },
     "report": {"files": _FILES},
-    "policy": {"game": str},
-    "recording": {"game": str},
+    "policy": {"game": TEXT},
+    "recording": {"game": TEXT},
 }
 _WHOLE: dict[str, Form] = {
     "dataset": {
-        "name": str,
-        "obs_shape": SHAPE,
-        "n_actions": POSITIVE,
-        "levels": LEVELS,
+        "name": TEXT,
         "n": POSITIVE,
         "n_frames": POSITIVE,
         "episodes": POSITIVE,
@@ -88,6 +107,7 @@ _WHOLE: dict[str, Form] = {
         "seeded": bool,
         "unknown": NUMBER,
         "files": _FILES,
+        "inputs": {"dataset": str},
         "config": {"dataset": str, "estimator": str, "gamma": NUMBER, "seed": int},
     },
     "labels": {
@@ -97,12 +117,13 @@ _WHOLE: dict[str, Form] = {
         "n_bins": POSITIVE,
         "n_labels": POSITIVE,
         "files": _FILES,
+        "inputs": {"dataset": str},
         "histogram": [COUNT],
         "share_ignored": NUMBER,
         "spearman_time_left": [(None, NUMBER)],
         "config": {"quantiles": str},
     },
-    "similar": {"game": str, "files": _FILES},
+    "similar": {"game": TEXT, "files": _FILES},
 }
 
 
@@ -156,7 +177,9 @@ class Identity:
         made, made_of = manifest["options"], manifest["inputs"]
         for name, wanted in self.options.items():
             found = made.get(name)
-            more = name in self.extendable and (not whole or found is None or found < wanted)
+            more = name in self.extendable and (
+                not whole or not isinstance(found, int) or found < wanted
+            )
             if found != wanted and not more:
                 option = name.replace("_", "-")
                 return f"holds {_a(self.kind)} with --{option} {found}, not {wanted}"
@@ -191,8 +214,22 @@ class Identity:
             "inputs": dict(self.inputs),
             **facts,
         }
+        for form in _forms(self.kind, not manifest.get("in_place")):
+            check_place(directory, json.loads(json.dumps(manifest)), form)
         write_json(directory / MANIFEST, manifest)
         return manifest
+
+
+def check_place(out: Path, facts: Mapping[str, Any], form: Form = _PLACE) -> None:
+    """Before anything is written: a manifest that could not be read again is refused."""
+    if wrong := misfit(facts, form):
+        raise UserError(f"{out} cannot be made: {wrong}.")
+
+
+def _forms(kind: str, whole: bool) -> list[Form]:
+    """All that its kind asks of a manifest."""
+    found = [_BEGUN.get(kind, {})] + [_WHOLE.get(kind, {})] * whole
+    return [*found, _PLACE] if kind in ("run", "dataset") else found
 
 
 def _digest(kind: str, options: Any, inputs: Any, content: str | None) -> str:
@@ -242,16 +279,16 @@ def read_any_manifest(directory: Path, wanted: str | None = None) -> dict[str, A
         raise damaged(path, "its digest is of something else")
     if wanted not in (None, kind):
         raise UserError(f"{directory} holds {_a(kind)}, not {_a(str(wanted))}.")
-    checked(path, manifest, _BEGUN.get(kind, {}))
-    if not manifest.get("in_place") or (directory / DONE).is_file():
-        checked(path, manifest, _WHOLE.get(kind, {}))
+    whole = not manifest.get("in_place") or (directory / DONE).is_file()
+    for form in _forms(kind, whole):
+        checked(path, manifest, form)
     return manifest
 
 
 def _refuse_older(path: Path) -> None:
     """One from before manifests had a checksum."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
-        said = json.loads(path.read_bytes())
+        said = parse_json(path.read_bytes())
         if KEY not in said and said["format"] != FORMATS[said["kind"]]:
             raise _other_format(path, said["kind"], said["format"])
 

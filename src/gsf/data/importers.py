@@ -20,12 +20,11 @@ from gsf.core.errors import UserError
 from gsf.core.files import digest, digest_file
 from gsf.core.logs import progress
 from gsf.core.options import Incidental, Input, Options, Range, Seed, between
+from gsf.core.schema import MOST_ACTIONS
 from gsf.core.stage import Identity
 from gsf.data.format import Array, DatasetWriter, dtypes, read_facts
 
 _REGION_FRAMES = 4096  # frames hashed together, in whole episodes
-
-MOST_ACTIONS = 10_000  # each has an output of its own
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory, clear_locks
 from gsf.core.images import image_shape, to_hwc
 from gsf.core.logs import progress
+from gsf.core.schema import parse_json
 from gsf.data.dataset import Dataset
 from gsf.data.format import Array
 from gsf.data.importers import (
@@ -241,7 +241,7 @@ def _default_id(directory: str, name: str) -> str:
 
 def _is_exported(out: Path, dataset: Dataset) -> bool:
     try:
-        metadata = json.loads((out / "data" / "metadata.json").read_text())
+        metadata = parse_json((out / "data" / "metadata.json").read_text())
         return bool(metadata[_FACTS]["dataset"] == dataset.digest)
     except (OSError, ValueError, KeyError, TypeError):
         return False
