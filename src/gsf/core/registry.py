@@ -208,11 +208,12 @@ def guarded(act: Callable[[], T], where: str) -> T:
         raise
     except BaseException as error:  # whatever a user's code may raise, SystemExit too
         said = " ".join(f"{type(error).__name__}: {error}".split())
-        raise UserError(f"{where} could not be run ({said}{_where(error)}).") from error
+        line = users_line(error)
+        raise UserError(f"{where} could not be run ({said}{line and f'; {line}'}).") from error
 
 
-def _where(error: BaseException) -> str:
-    """The last line of a file that the user has named on the way to an error."""
+def users_line(error: BaseException) -> str:
+    """The last line of a file that the user has named on the way to an error; "": none."""
     named = {str(sys.modules[x].__file__) for x in sys.modules if x.startswith(_PREFIX)}
     lines = (x for x in traceback.extract_tb(error.__traceback__) if x.filename in named)
-    return "".join(f"; line {x.lineno} of {x.filename}" for x in list(lines)[-1:])
+    return "".join(f"line {x.lineno} of {x.filename}" for x in list(lines)[-1:])

@@ -72,7 +72,8 @@ NUMBER = Where(float, "a finite number", lambda x: abs(x) <= sys.float_info.max)
 TEXT = Where(str, "a text that can be written", _is_text)
 DIGEST = Where(str, "16 hex digits", lambda x: len(x) == 16 and set(x) <= set("0123456789abcdef"))
 SHAPE = Where([between(1, 2**16)], "height, width and channels", lambda x: len(x) == 3)
-LEVELS = Where([(between(-(2**63)), TEXT, NUMBER, bool)], "one that has some", bool)
+_FLOAT = Where(float, "a finite number", lambda x: isinstance(x, float) and math.isfinite(x))
+LEVELS = Where([(between(-(2**63)), TEXT, _FLOAT, bool)], "one that has some", bool)
 N_ACTIONS = between(1, MOST_ACTIONS)
 ACTIONS = Where(
     [between(0, MOST_ACTIONS)], "a list of ids that differ", lambda x: len({*x}) == len(x) > 0
