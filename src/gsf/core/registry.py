@@ -207,9 +207,22 @@ def guarded(act: Callable[[], T], where: str) -> T:
     except (UserError, KeyboardInterrupt):
         raise
     except BaseException as error:  # whatever a user's code may raise, SystemExit too
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        line = users_line(error)
-        raise UserError(f"{where} could not be run ({said}{line and f'; {line}'}).") from error
+        raise UserError(f"{where} could not be run ({in_short(error)}).") from error
+
+
+def in_short(error: BaseException) -> str:
+    """An error in one line, with that of the user's file it came from."""
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"{said}; {line}" if (line := users_line(error)) else said
+
+
+def whose(error: BaseException) -> str:
+    """Whose code an error came from, as a sentence to head its traceback; "": no user's."""
+    if users_line(error):
+        return f"{in_short(error)}, which is code of yours; this is the way there:"
+    if files := ", ".join(str(path) for path in named_files()):
+        return f"{in_short(error)}; code of yours was at work ({files}), `gsf check` tries it:"
+    return ""
 
 
 def users_line(error: BaseException) -> str:

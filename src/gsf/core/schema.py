@@ -66,14 +66,22 @@ def _is_text(text: str) -> bool:
     return text.isascii() or text.encode(errors="ignore").decode() == text
 
 
+def _is_level(level: Any) -> bool:
+    if isinstance(level, str):
+        return _is_text(level)
+    if isinstance(level, int):
+        return -(2**63) <= level < 2**63
+    return isinstance(level, float) and math.isfinite(level)
+
+
 COUNT, POSITIVE = between(0), between(1)
 SEED = between(0, 2**31 - 1)
 NUMBER = Where(float, "a finite number", lambda x: abs(x) <= sys.float_info.max)
 TEXT = Where(str, "a text that can be written", _is_text)
 DIGEST = Where(str, "16 hex digits", lambda x: len(x) == 16 and set(x) <= set("0123456789abcdef"))
 SHAPE = Where([between(1, 2**16)], "height, width and channels", lambda x: len(x) == 3)
-_FLOAT = Where(float, "a finite number", lambda x: isinstance(x, float) and math.isfinite(x))
-LEVELS = Where([(between(-(2**63)), TEXT, _FLOAT, bool)], "one that has some", bool)
+_LEVEL = Where(object, "a text or a finite number of 64 bits", _is_level)
+LEVELS = Where([_LEVEL], "one that has some", bool)
 N_ACTIONS = between(1, MOST_ACTIONS)
 ACTIONS = Where(
     [between(0, MOST_ACTIONS)], "a list of ids that differ", lambda x: len({*x}) == len(x) > 0

@@ -172,9 +172,7 @@ def _theirs(where: str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        line = registry.users_line(error)
-        raise UserError(f"{where} raised {said}{line and f' ({line})'}.") from error
+        raise UserError(f"{where} raised {registry.in_short(error)}.") from error
 
 
 class GymVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
