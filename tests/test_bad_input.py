@@ -125,6 +125,23 @@ def test_a_strangers_recording(refused, made, take, key, value, sentence):
     assert Recording.from_bytes(data).game == "coinrun"
 
 
+ROWS = [  # of a returns.csv: a column and what is in it
+    ("game", "9" * 400, "is not a readable CSV (OverflowError)"),
+    ("level", 2**70, "has a level that is no number of 64 bits"),
+    ("seed", 1e300, "seed 1e+300 is no count"),
+]
+
+
+@pytest.mark.parametrize(("column", "value", "sentence"), ROWS)
+def test_a_strangers_rows(refused, column, value, sentence):
+    row = {"game": "env", "method": "random", "seed": 0, "step": 0, "split": "unseen", "level": 7}
+    row |= {"mode": "greedy", "temperature": 0, "return": 0, "length": 1, "completed": False}
+    row |= {"entropy": 0, column: value}
+    Path("rows.csv").write_text(",".join(row) + "\n" + ",".join(map(str, row.values())) + "\n")
+    Path("env.py").write_text(ENVIRONMENT.replace("CHANGE", "pass"))
+    assert sentence in refused("evaluate random --env env.py:make --levels 7 --out rows.csv")
+
+
 ENVIRONMENT = """
 import numpy as np
 from gymnasium import spaces

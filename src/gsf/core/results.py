@@ -47,14 +47,15 @@ def _mapping(found: Any) -> Mapping[str, Any]:
 
 
 def read_stage(path: Path) -> Stage:
-    path = Path(path).resolve()
-    if (path / _ROWS).is_file() and not any(
-        (path / name).exists() for name in _TRACES - {_ROWS, DONE}
-    ):
-        return Stage(path, {"kind": "rows"})
+    path = Path(path)
     try:
+        path = path.resolve()
+        if (path / _ROWS).is_file() and not any(
+            (path / name).exists() for name in _TRACES - {_ROWS, DONE}
+        ):
+            return Stage(path, {"kind": "rows"})
         return Stage(path, read_any_manifest(path))
-    except (OSError, UserError):
+    except (OSError, ValueError, UserError):  # ValueError: what a manifest names is no path at all
         return Stage(path, {})
 
 
