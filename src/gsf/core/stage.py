@@ -236,6 +236,15 @@ def _digest(kind: str, options: Any, inputs: Any, content: str | None) -> str:
     return digest(json.dumps([kind, FORMATS[kind], options, inputs, content], sort_keys=True))
 
 
+_MADE_BY = {
+    "dataset": "`gsf materialise` and `gsf data import` make one",
+    "gvf": "`gsf fit` makes one of a dataset: values of its observations, to be labelled",
+    "labels": "`gsf label` makes them of a fit, which `gsf fit` makes of a dataset",
+    "run": "`gsf train` makes one",
+    "report": "`gsf report` makes one",
+}
+
+
 def _a(kind: str) -> str:
     """A kind as it stands in a sentence."""
     return {"gvf": "a fit", "labels": "labels"}.get(kind, f"a {kind}")
@@ -256,7 +265,9 @@ def read_manifest(directory: Path, kind: str, whole: bool = True) -> dict[str, A
     """The manifest of a directory of this kind; with `whole` an unfinished one is refused."""
     directory = Path(directory)
     if not (directory / MANIFEST).is_file():
-        raise UserError(f"{directory} is not {_a(kind)}: it has no {MANIFEST}.")
+        there = f"{directory} is not {_a(kind)}: it has no {MANIFEST}"
+        missing = there if directory.exists() else f"there is no {directory}"
+        raise UserError(f"{missing}; {_MADE_BY.get(kind, 'name another')}.")
     manifest = read_any_manifest(directory, kind)
     if whole and not is_whole(directory, manifest):
         raise UserError(f"{directory} is not finished; give the command that makes it again.")
@@ -278,7 +289,8 @@ def read_any_manifest(directory: Path, wanted: str | None = None) -> dict[str, A
     if own != manifest["digest"]:
         raise damaged(path, "its digest is of something else")
     if wanted not in (None, kind):
-        raise UserError(f"{directory} holds {_a(kind)}, not {_a(str(wanted))}.")
+        more = _MADE_BY.get(str(wanted), "name another")
+        raise UserError(f"{directory} holds {_a(kind)}, not {_a(str(wanted))}; {more}.")
     whole = not manifest.get("in_place") or (directory / DONE).is_file()
     for form in _forms(kind, whole):
         checked(path, manifest, form)
