@@ -32,11 +32,11 @@ def write_dataset(
     path: Path, game: str = "starpilot", obs_shape=(64, 64, 3), **facts: object
 ) -> Dataset:
     """Noise that claims to be a game's, on four levels."""
-    n = 16
+    n, n_actions = 16, len(facts.get("actions") or range(15))
     rng, rows = np.random.default_rng(0), np.arange(n)
     end = rows % 4 == 3
     columns = {
-        "action": rng.integers(0, 15, n),
+        "action": rng.integers(0, n_actions, n),
         "reward": rng.normal(size=n),
         "level": rows // 4,
         "episode": rows // 4,
@@ -46,7 +46,7 @@ def write_dataset(
         "has_next": ~end,
         "frame": rows,
     }
-    shape = {"name": game, "obs_shape": obs_shape, "n_actions": 15, "levels": LEVELS}
+    shape = {"name": game, "obs_shape": obs_shape, "n_actions": n_actions, "levels": LEVELS}
     with DatasetWriter(path, **shape, region_frames=[n]) as writer:
         writer.append(0, rng.integers(0, 256, (n, *obs_shape)).astype(np.uint8))
         writer.finish(columns, difficulty="easy", **facts)

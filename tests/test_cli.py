@@ -168,7 +168,12 @@ def test_bad_datasets_get_one_sentence(gsf, play, tmp_path):
             "must be between 1 and 4,096, got -1",
         ),
         (("materialise", "none.gsfrec", "--out", "x"), "no recording at none.gsfrec"),
-        (("train", "nowhere", "--out", "x"), "no manifest.json"),
+        (("train", "nowhere", "--out", "x"), "there is no nowhere; `gsf materialise` and"),
+        (("train", ".", "--out", "x"), "is not a dataset: it has no manifest.json; `gsf mat"),
+        (("label", "nowhere", "--out", "x"), "there is no nowhere; `gsf fit` makes one"),
+        (("train", "a", "--out", "b", "--method", "qcl"), "unknown method 'qcl'; did you mean cql"),
+        (("train", "a", "--out", "b", "--method", "CQL"), "did you mean cql?"),
+        (("train", "a", "--out", "b", "--method", "crul"), "did you mean curl?"),
         (("train", "nowhere", "--out", "x", "--method", "magic"), "unknown method 'magic'"),
         (
             ("train", "nowhere", "--out", "x", "--batch", "-4"),
@@ -202,6 +207,7 @@ def test_bad_requests_get_one_sentence(gsf, argv, message):
         (("materialise", "a", "--out", "b", "--speed", "3"), "unknown option --speed; `gsf mat"),
         (("train", "a", "--out", "b", "--grad-step", "3"), "did you mean --grad-steps?"),
         (("train", "a", "--out", "b", "--method", "curl", "--loss.ta=3"), "mean --loss.tau?"),
+        (("train", "a", "--out", "b", "--base.alpah=3"), "--method cql --help` lists those of cql"),
         (("run", "--no-reports"), "unknown option --no-reports; did you mean --no-report?"),
         (("train", "--ot", "b", "a"), "unknown option --ot; did you mean --out?"),
         (("train",), "gsf train needs DATASET and --out; `gsf train --help` explains all options"),
@@ -231,6 +237,8 @@ def test_help_says_which_values_there_are(gsf):
     shown = " ".join(gsf("train", "--method", "curl", "--help")[1].replace("│", " ").split())
     assert "Discount. (default: 0.99; above 0 and at most 1)" in shown
     assert "W learns the scale. (default: 1.0; between 0.001 and 1,000)" in shown
+    assert "is added to. Default: cql. (optional)" in shown
+    assert "default: None" not in shown
 
 
 @pytest.mark.parametrize("verb", cli.VERBS)

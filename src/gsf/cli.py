@@ -1,12 +1,14 @@
 """The verbs. Each is one function of one module, its options a frozen dataclass.
 
-Bad input ends in one sentence and exit code 2, an interrupt in 130; only bugs show a traceback.
+Bad input ends in one sentence and exit code 2, an interrupt in 130; only bugs show a traceback,
+headed by a sentence if they are in a user's file.
 """
 
 import importlib
 import importlib.util
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,13 +105,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stopped:
         kept = str(stopped) or "what was finished or saved before is kept"
         return _fail(f"{kept}; the same command goes on from there.", 130, "interrupted")
-    except OSError as error:
+    except Exception as error:
+        return _unforeseen(error)
+
+
+def _unforeseen(error: Exception) -> int:
+    if is_out_of_memory(error):
+        return _fail("not enough memory; choose smaller sizes, such as a smaller --batch.", 2)
+    if isinstance(error, OSError) and not registry.users_line(error):
         where = f" ({error.filename})" if error.filename else ""
         return _fail(f"{error.strerror or error}{where}.", 2)
-    except Exception as error:
-        if not is_out_of_memory(error):
-            raise
-        return _fail("not enough memory; choose smaller sizes, such as a smaller --batch.", 2)
+    if not (sentence := registry.whose(error)):
+        raise error
+    _fail(sentence, 1)
+    traceback.print_exception(error)
+    return 1
 
 
 def _fail(message: str, code: int, what: str = "error") -> int:

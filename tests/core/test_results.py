@@ -56,3 +56,12 @@ def test_data_that_runs_name_is_found_elsewhere(tmp_path: Path):
     assert found.labels_of(found.dataset_of(run), "action") is None
     manifests.change(tmp_path / "data", digest="other")
     assert Results([tmp_path / "runs"]).dataset_of(run) is None
+
+
+def test_a_path_in_a_manifest_leads_nowhere_but_to_what_was_used(tmp_path: Path):
+    manifests.write("dataset", tmp_path / "another")
+    for name, place in enumerate(["a\0b", "\ud800", "x" * 300, str(tmp_path / "another")]):
+        manifests.write("run", tmp_path / "runs" / str(name), {"dataset": place, "labels": place})
+    found = Results([tmp_path / "runs"])
+    assert len(found.of("run")) == 4
+    assert not found.of("dataset", "labels")

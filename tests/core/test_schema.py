@@ -27,7 +27,7 @@ def test_what_fits_has_nothing_wrong():
         (GOOD | {"share": float("nan")}, FORM, "'share' is nan, not a finite number"),
         (GOOD | {"share": "half"}, FORM, "'share' is 'half', not a number"),
         ([64, 64], SHAPE, "it is a list, not height, width and channels"),
-        ([64, -1, 3], SHAPE, "it[1] is -1, not at least 1"),
+        ([64, -1, 3], SHAPE, "it[1] is -1, not between 1 and 65,536"),
         ([], LEVELS, "it is a list, not one that has some"),
         ("x" * 100, COUNT, "it is a text, not a whole number"),
     ],

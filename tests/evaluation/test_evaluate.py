@@ -427,7 +427,7 @@ def test_random_play_draws_among_what_agents_choose_among(tmp_path):
     found, other = drawn(dataset=as_published.path)
     assert found.tolist() == list(range(15))
     assert other != name
-    for ids in ([0, 99], [-1, 0]):
+    for ids in ([0, 99], [15, 3]):
         of_another = write_dataset(tmp_path / f"other{ids[0]}", "fruitbot", actions=ids)
         with pytest.raises(UserError, match=r"fruitbot cannot be played by .*: it has 15 actions"):
             drawn(dataset=of_another.path)

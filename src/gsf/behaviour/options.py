@@ -25,6 +25,7 @@ from gsf.core.options import (
     above,
     between,
 )
+from gsf.data.recording import MOST_LEVELS
 from gsf.suites import RestorableEnv, facts_of, find_game, make_env, name_game
 
 PUBLISHED: dict[str, Any] = {
@@ -157,9 +158,9 @@ class CollectConfig(PPOConfig, PlanConfig, CodedOptions):
     trained further, and recorded anew."""
     transitions: Count = 5_000_000
     """Transitions to record, rounded up to the same number in each env."""
-    n_levels: Annotated[int, between(1, 2**31 - 1)] = 200
+    n_levels: Annotated[int, between(1, MOST_LEVELS)] = 200
     """Number of levels, in training and in recording."""
-    start_level: Seed = 0
+    start_level: Annotated[int, between(0, 2**31 - MOST_LEVELS)] = 0
     """First of them."""
     difficulty: str | None = None
     """How hard the levels are, where the suite has a choice. Default: its first (Procgen: easy)."""

@@ -14,16 +14,27 @@ from torch import Tensor, nn
 from gsf.behaviour.ppo import ActorCritic
 from gsf.core.errors import UserError
 from gsf.core.files import digest
-from gsf.core.schema import DIGEST
+from gsf.core.schema import COUNT, DIGEST, N_ACTIONS, SEED, SHAPE, TEXT, Maybe, between, parse_json
 from gsf.core.sealed import checked, fitting, load_checkpoint, save_checkpoint
-from gsf.data.recording import SHIPPED, Recording, find_policy, shipped_policies
+from gsf.data.recording import MOST_LEVELS, SHIPPED, Recording, find_policy, shipped_policies
 from gsf.nets import encoders
 from gsf.nets.runtime import pick_device
 from gsf.suites import Game, facts_of
 
 FORMAT = 1  # of a policy
 POLICY = "policy.pt"
-PROVENANCE = {"game": str, "difficulty": str, "encoder": str, "digest": DIGEST}
+PROVENANCE = {
+    "game": TEXT,
+    "difficulty": str,
+    "encoder": str,
+    "digest": DIGEST,
+    "encoder_code": Maybe((None, str)),
+    "actions": Maybe(str),
+    "frames": Maybe(COUNT),
+    "obs_shape": Maybe(SHAPE),
+    "n_actions": Maybe(N_ACTIONS),
+    "config": Maybe({"start_level": SEED, "n_levels": between(1, MOST_LEVELS)}),
+}
 
 
 @dataclass(frozen=True)
@@ -81,7 +92,7 @@ def load_policy(path: Path | str, device: str = "cpu") -> BehaviourPolicy:
     if state["format"] != FORMAT:
         raise UserError(f"{path} is not a policy of format {FORMAT}; train it again.")
     with fitting(path):
-        provenance = json.loads(state["provenance"])
+        provenance = parse_json(state["provenance"])
         if "mode" in provenance:  # the difficulty's name in older files
             provenance["difficulty"] = provenance.pop("mode")
         checked(path, provenance, PROVENANCE)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from gsf.behaviour.options import PPOConfig as PPOConfig
 from gsf.core.logs import console
+from gsf.core.schema import parse_json
 from gsf.nets import acting, encoders
 from gsf.nets.encoders import Z_DIM, Architecture, ConvTrunk
 from gsf.nets.runtime import pick_device, seeded
@@ -292,5 +293,5 @@ class PPO:
         self._return[:] = state["returns"]
         self._recent.clear()
         self._recent.extend(state["recent"])
-        self.rng.bit_generator.state = json.loads(state["rng"])
+        self.rng.bit_generator.state = parse_json(state["rng"])
         self.frames = state["frames"]

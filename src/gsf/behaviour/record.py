@@ -20,6 +20,7 @@ from gsf.behaviour.ppo import sample
 from gsf.core.errors import UserError
 from gsf.core.interrupts import interruptible, stoppable
 from gsf.core.logs import progress
+from gsf.core.schema import parse_json
 from gsf.core.sealed import fitting, load_checkpoint, save_checkpoint
 from gsf.core.stage import Identity, read_manifest
 from gsf.core.version import __version__
@@ -98,12 +99,12 @@ def record(
         form = {"source": str, "recorder": dict, "env": dict, "rng": str}
         state = from_tensors(load_checkpoint(out / RECORDING_STATE, form))
         with fitting(out / RECORDING_STATE):
-            was = json.loads(state["source"])
+            was = parse_json(state["source"])
             if was != source:
                 raise UserError(f"{out} was begun with another policy; use another --out.")
             recorder.load_state_dict(state["recorder"])
             env.load_state_dict(state["env"])
-            rng.bit_generator.state = json.loads(state["rng"])
+            rng.bit_generator.state = parse_json(state["rng"])
     with stoppable() as stop, progress(f"record {config.game}", n_total, "frames") as advance:
         advance(recorder.n_steps * n_envs)
         for block in play_blocks(env, behaviour.act, behaviour.n_steps, recorder.n_steps):

@@ -82,15 +82,18 @@ def _defaults(config: Any, chosen: dict[str, Any]) -> Any:
 
 
 def _with_ranges(config: Any) -> Any:
-    """The same options; their help says which values there are."""
+    """The same options; their help says which values there are, and of None what it is for."""
     shown = []
     for field in dataclasses.fields(config):
         hint, made = hints_of(config)[field.name], copy.copy(field)
         if dataclasses.is_dataclass(hint):  # of a base or a loss
             hint = _with_ranges(hint)
             made.default_factory = hint
-        elif (known := range_of(hint)) is not None and known.high < GENEROUS:
-            hint = Annotated[hint, tyro.conf.arg(help_behavior_hint=_hint(known))]
+        else:
+            known = range_of(hint)
+            known = known if known is not None and known.high < GENEROUS else None
+            if known is not None or field.default is None:
+                hint = Annotated[hint, tyro.conf.arg(help_behavior_hint=_hint(known))]
         shown.append((field.name, hint, made))
     with_ranges: Any = dataclasses.make_dataclass(
         config.__name__, shown, bases=(config,), frozen=True, kw_only=True
@@ -99,14 +102,23 @@ def _with_ranges(config: Any) -> Any:
     return with_ranges
 
 
-def _hint(known: Range) -> Any:
-    return lambda default: f"(default: {default}; {known})"
+def _hint(known: Range | None) -> Any:
+    """A default of None says nothing: the option's own words do."""
+
+    def hint(default: str) -> str:
+        said = ["optional" if default == "None" else f"default: {default}"]
+        return f"({'; '.join(said + [str(known)] * (known is not None))})"
+
+    return hint
 
 
 def _sentence(event: ParseErrorEvent, verb: str, argv: list[str], config: Any) -> str:
     """Unknown options come first: what is missing may be one of them, misspelt."""
     more = f"`gsf {verb} --help` explains all options."
     if unknown := _unknown_words(argv, config):
+        if unknown[0].startswith(("--base.", "--loss.")):  # which help shows with a method alone
+            method = take_option(argv, "--method", "")[1] or getattr(config, "method", "NAME")
+            more = f"`gsf {verb} --method {method} --help` lists those of {method}."
         meant = did_you_mean(unknown[0].replace("_", "-"), _known_words(config))
         return f"unknown option {unknown[0]}; {meant}{more}"
     if isinstance(event, UnrecognizedArgs):

@@ -14,8 +14,19 @@ class FoundWrongError(Exception):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A question with a space behind it, or nothing if no known word is close."""
-    close = difflib.get_close_matches(word, list(known), n=1)
+    words, word = list(known), word.lower()
+    slips = [other for other in words if len(word) > 2 and _is_slip(word, other.lower())]
+    close = difflib.get_close_matches(word, slips or words, n=1, cutoff=0 if slips else 0.6)
     return f"did you mean {close[0]}? " if close else ""
+
+
+def _is_slip(word: str, meant: str) -> bool:
+    """One letter too many, too few or wrong, or two in each other's place."""
+    both = enumerate(zip(word, meant, strict=False))
+    start = next((i for i, (x, y) in both if x != y), min(len(word), len(meant)))
+    a, b = word[start:], meant[start:]
+    swapped = a[:2] == b[:2][::-1] and a[2:] == b[2:]
+    return swapped or a[1:] == b or a == b[1:] or a[1:] == b[1:]
 
 
 def is_out_of_memory(error: BaseException) -> bool:

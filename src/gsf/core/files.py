@@ -48,7 +48,7 @@ def write_atomic(path: Path, data: str | bytes) -> None:
         try:
             os.ftruncate(descriptor, 0)  # what a killed writer has left of it
             with open(descriptor, "wb", closefd=False) as file:
-                file.write(data.encode() if isinstance(data, str) else data)
+                file.write(_encoded(data))
             os.fsync(descriptor)
             if sys.platform == "win32":  # which renames no open file
                 os.close(descriptor)
@@ -195,11 +195,16 @@ def _sync_directory(path: Path) -> None:
             os.close(descriptor)
 
 
+def _encoded(text: bytes | str) -> bytes:
+    """In UTF-8; what it has nothing for, as of names in another code, in Python's words."""
+    return text.encode(errors="backslashreplace") if isinstance(text, str) else text
+
+
 def digest(*parts: bytes | str) -> str:
     """Identity of content, 16 hex digits; guards against mix-ups and damage, not against malice."""
     state = xxhash.xxh3_64()
     for part in parts:
-        state.update(part.encode() if isinstance(part, str) else part)
+        state.update(_encoded(part))
     return state.hexdigest()
 
 

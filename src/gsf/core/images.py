@@ -11,6 +11,8 @@ Array = NDArray[Any]
 
 def image_shape(shape: Sequence[int]) -> tuple[int, int, int] | None:
     """[H,W,C] of images that come as [H,W], [H,W,C] or [C,H,W] with few channels, or None."""
+    if 0 in shape:
+        return None
     if len(shape) == 2:
         return shape[0], shape[1], 1
     if len(shape) != 3:

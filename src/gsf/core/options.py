@@ -170,6 +170,8 @@ def to_json(config: Any) -> Any:
 
 def from_json(config: type[T], data: Mapping[str, Any], where: str = "") -> T:
     """The dataclass that `to_json` wrote; an unknown key or a wrong type is named."""
+    if not isinstance(data, Mapping):
+        raise UserError(f"options of {config.__name__} are {data!r}, not a mapping.")
     hints = typing.get_type_hints(config)
     unknown = sorted(set(data) - {f.name for f in dataclasses.fields(config)})  # type: ignore[arg-type]
     if unknown:

@@ -207,12 +207,26 @@ def guarded(act: Callable[[], T], where: str) -> T:
     except (UserError, KeyboardInterrupt):
         raise
     except BaseException as error:  # whatever a user's code may raise, SystemExit too
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        raise UserError(f"{where} could not be run ({said}{_where(error)}).") from error
+        raise UserError(f"{where} could not be run ({in_short(error)}).") from error
 
 
-def _where(error: BaseException) -> str:
-    """The last line of a file that the user has named on the way to an error."""
+def in_short(error: BaseException) -> str:
+    """An error in one line, with that of the user's file it came from."""
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"{said}; {line}" if (line := users_line(error)) else said
+
+
+def whose(error: BaseException) -> str:
+    """Whose code an error came from, as a sentence to head its traceback; "": no user's."""
+    if users_line(error):
+        return f"{in_short(error)}, which is code of yours; this is the way there:"
+    if files := ", ".join(str(path) for path in named_files()):
+        return f"{in_short(error)}; code of yours was at work ({files}), `gsf check` tries it:"
+    return ""
+
+
+def users_line(error: BaseException) -> str:
+    """The last line of a file that the user has named on the way to an error; "": none."""
     named = {str(sys.modules[x].__file__) for x in sys.modules if x.startswith(_PREFIX)}
     lines = (x for x in traceback.extract_tb(error.__traceback__) if x.filename in named)
-    return "".join(f"; line {x.lineno} of {x.filename}" for x in list(lines)[-1:])
+    return "".join(f"line {x.lineno} of {x.filename}" for x in list(lines)[-1:])

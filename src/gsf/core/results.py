@@ -47,14 +47,15 @@ def _mapping(found: Any) -> Mapping[str, Any]:
 
 
 def read_stage(path: Path) -> Stage:
-    path = Path(path).resolve()
-    if (path / _ROWS).is_file() and not any(
-        (path / name).exists() for name in _TRACES - {_ROWS, DONE}
-    ):
-        return Stage(path, {"kind": "rows"})
+    path = Path(path)
     try:
+        path = path.resolve()
+        if (path / _ROWS).is_file() and not any(
+            (path / name).exists() for name in _TRACES - {_ROWS, DONE}
+        ):
+            return Stage(path, {"kind": "rows"})
         return Stage(path, read_any_manifest(path))
-    except (OSError, UserError):
+    except (OSError, ValueError, UserError):  # ValueError: what a manifest names is no path at all
         return Stage(path, {})
 
 
@@ -82,8 +83,9 @@ class Results:
         for run in self.of("run"):  # runs trained by hand have data and labels elsewhere
             for kind in ("dataset", "labels"):
                 if isinstance(place := run.config.get(kind), str):
-                    named = read_stage(Path(place))
-                    if named.kind == kind and not self._with_digest(kind, named.digest):
+                    named = read_stage(Path(place))  # elsewhere, and only if it is what was used
+                    mine = named.kind == kind and named.digest == run.inputs.get(kind)
+                    if mine and not self._with_digest(kind, named.digest):
                         self._stages.setdefault(named.path, named)
 
     def of(self, *kinds: str) -> list[Stage]:

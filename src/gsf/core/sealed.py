@@ -15,7 +15,7 @@ from typing import Any
 
 from gsf.core.errors import UserError
 from gsf.core.files import digest, digest_file, write_atomic
-from gsf.core.schema import Form, misfit
+from gsf.core.schema import MOST_BYTES, Form, misfit, parse_json
 
 KEY, MARK = "checksum", "xxh3:"
 
@@ -46,12 +46,15 @@ _BINARY = Seal(f"\n{KEY} ".encode(), b"\n")
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:
     """A document with the checksum as its last key; `facts` are not empty."""
-    write_atomic(path, _DOCUMENT.close(json.dumps(facts, indent=1).removesuffix("\n}").encode()))
+    data = _DOCUMENT.close(json.dumps(facts, indent=1).removesuffix("\n}").encode())
+    if len(data) > MOST_BYTES:
+        raise UserError(f"{path} would have {len(data):,} bytes, more than gsf reads; take less.")
+    write_atomic(path, data)
 
 
 def read_json(path: Path, form: Form) -> dict[str, Any]:
-    data = _read(path)
-    if _DOCUMENT.open(data) is None:
+    data = _read(path, MOST_BYTES + 1)
+    if len(data) <= MOST_BYTES and _DOCUMENT.open(data) is None:
         raise damaged(path, _why(data))
     return checked(path, _parsed(path, data), form)
 
@@ -154,9 +157,9 @@ def check_file(path: Path, expected: str) -> None:
         raise damaged(path)
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, most: int = -1) -> bytes:
     with open(path, "rb") as file:
-        return file.read()
+        return file.read(most)
 
 
 def _why(data: bytes) -> str:
@@ -166,8 +169,10 @@ def _why(data: bytes) -> str:
 
 def _parsed(path: Path, data: bytes) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(data)
+        found: dict[str, Any] = parse_json(data)
         found.pop(KEY)
-    except (ValueError, KeyError, AttributeError, TypeError):
+    except (KeyError, AttributeError, TypeError):
         raise UserError(f"{path} holds no JSON object; make it again.") from None
+    except ValueError as error:
+        raise UserError(f"{path} cannot be read as JSON: {error}; make it again.") from None
     return found

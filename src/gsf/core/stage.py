@@ -20,7 +20,23 @@ from gsf.core.code import is_code
 from gsf.core.errors import UserError
 from gsf.core.files import clear_locks, digest, digest_file, is_vacant, remove
 from gsf.core.options import Role, roles, to_json
-from gsf.core.schema import COUNT, DIGEST, LEVELS, NUMBER, POSITIVE, SHAPE, Form
+from gsf.core.schema import (
+    ACTIONS,
+    COUNT,
+    DIGEST,
+    LEVELS,
+    N_ACTIONS,
+    NUMBER,
+    POSITIVE,
+    SEED,
+    SHAPE,
+    TEXT,
+    Form,
+    Maybe,
+    Where,
+    misfit,
+    parse_json,
+)
 from gsf.core.sealed import KEY, check_file, checked, damaged, read_json, write_json
 from gsf.core.version import __version__
 
@@ -37,6 +53,17 @@ FORMATS = {  # of every kind of directory: a number that goes up when old ones c
     "report": 2,
 }
 _FILES = {str: DIGEST}
+_PLACE = Where(
+    {
+        "obs_shape": SHAPE,
+        "n_actions": N_ACTIONS,
+        "levels": LEVELS,
+        "actions": Maybe((None, ACTIONS)),
+        "difficulty": Maybe((None, str)),
+    },
+    "one with an id for each action",
+    lambda x: len(x.get("actions") or range(x["n_actions"])) == x["n_actions"],
+)
 _DONE: Form = {"kind": str, "files": _FILES}
 _MANIFEST: Form = {
     "kind": str,
@@ -52,27 +79,19 @@ _MANIFEST: Form = {
 # What a manifest of each kind has beside, from the start or once it is whole.
 _BEGUN: dict[str, Form] = {
     "run": {
-        "game": str,
-        "method": str,
-        "seed": COUNT,
-        "obs_shape": SHAPE,
-        "n_actions": POSITIVE,
-        "levels": LEVELS,
-        "difficulty": (None, str),
-        "actions": (None, [COUNT]),
+        "game": TEXT,
+        "method": TEXT,
+        "seed": SEED,
         "reward_scale": NUMBER,
         "config": {"dataset": str, "gamma": NUMBER, "head": str, "on": str, "encoder": str},
     },
     "report": {"files": _FILES},
-    "policy": {"game": str},
-    "recording": {"game": str},
+    "policy": {"game": TEXT},
+    "recording": {"game": TEXT},
 }
 _WHOLE: dict[str, Form] = {
     "dataset": {
-        "name": str,
-        "obs_shape": SHAPE,
-        "n_actions": POSITIVE,
-        "levels": LEVELS,
+        "name": TEXT,
         "n": POSITIVE,
         "n_frames": POSITIVE,
         "episodes": POSITIVE,
@@ -89,6 +108,7 @@ _WHOLE: dict[str, Form] = {
         "seeded": bool,
         "unknown": NUMBER,
         "files": _FILES,
+        "inputs": {"dataset": str},
         "config": {"dataset": str, "estimator": str, "gamma": NUMBER, "seed": int},
     },
     "labels": {
@@ -98,12 +118,13 @@ _WHOLE: dict[str, Form] = {
         "n_bins": POSITIVE,
         "n_labels": POSITIVE,
         "files": _FILES,
+        "inputs": {"dataset": str},
         "histogram": [COUNT],
         "share_ignored": NUMBER,
         "spearman_time_left": [(None, NUMBER)],
         "config": {"quantiles": str},
     },
-    "similar": {"game": str, "files": _FILES},
+    "similar": {"game": TEXT, "files": _FILES},
 }
 
 
@@ -170,7 +191,9 @@ class Identity:
         made, made_of = manifest["options"], manifest["inputs"]
         for name, wanted in self.options.items():
             found = made.get(name)
-            more = name in self.extendable and (not whole or found is None or found < wanted)
+            more = name in self.extendable and (
+                not whole or not isinstance(found, int) or found < wanted
+            )
             if found != wanted and not more:
                 option = name.replace("_", "-")
                 return f"holds {_a(self.kind)} with --{option} {found}, not {wanted}"
@@ -208,12 +231,35 @@ class Identity:
             "inputs": dict(self.inputs),
             **facts,
         }
+        for form in _forms(self.kind, not manifest.get("in_place")):
+            check_place(directory, json.loads(json.dumps(manifest)), form)
         write_json(directory / MANIFEST, manifest)
         return manifest
 
 
+def check_place(out: Path, facts: Mapping[str, Any], form: Form = _PLACE) -> None:
+    """Before anything is written: a manifest that could not be read again is refused."""
+    if wrong := misfit(facts, form):
+        raise UserError(f"{out} cannot be made: {wrong}.")
+
+
+def _forms(kind: str, whole: bool) -> list[Form]:
+    """All that its kind asks of a manifest."""
+    found = [_BEGUN.get(kind, {})] + [_WHOLE.get(kind, {})] * whole
+    return [*found, _PLACE] if kind in ("run", "dataset") else found
+
+
 def _digest(kind: str, options: Any, inputs: Any, content: str | None) -> str:
     return digest(json.dumps([kind, FORMATS[kind], options, inputs, content], sort_keys=True))
+
+
+_MADE_BY = {
+    "dataset": "`gsf materialise` and `gsf data import` make one",
+    "gvf": "`gsf fit` makes one of a dataset: values of its observations, to be labelled",
+    "labels": "`gsf label` makes them of a fit, which `gsf fit` makes of a dataset",
+    "run": "`gsf train` makes one",
+    "report": "`gsf report` makes one",
+}
 
 
 def _a(kind: str) -> str:
@@ -236,7 +282,9 @@ def read_manifest(directory: Path, kind: str, whole: bool = True) -> dict[str, A
     """The manifest of a directory of this kind; with `whole` an unfinished one is refused."""
     directory = Path(directory)
     if not (directory / MANIFEST).is_file():
-        raise UserError(f"{directory} is not {_a(kind)}: it has no {MANIFEST}.")
+        there = f"{directory} is not {_a(kind)}: it has no {MANIFEST}"
+        missing = there if directory.exists() else f"there is no {directory}"
+        raise UserError(f"{missing}; {_MADE_BY.get(kind, 'name another')}.")
     manifest = read_any_manifest(directory, kind)
     if whole and not is_whole(directory, manifest):
         raise UserError(f"{directory} is not finished; give the command that makes it again.")
@@ -258,17 +306,18 @@ def read_any_manifest(directory: Path, wanted: str | None = None) -> dict[str, A
     if own != manifest["digest"]:
         raise damaged(path, "its digest is of something else")
     if wanted not in (None, kind):
-        raise UserError(f"{directory} holds {_a(kind)}, not {_a(str(wanted))}.")
-    checked(path, manifest, _BEGUN.get(kind, {}))
-    if not manifest.get("in_place") or (directory / DONE).is_file():
-        checked(path, manifest, _WHOLE.get(kind, {}))
+        more = _MADE_BY.get(str(wanted), "name another")
+        raise UserError(f"{directory} holds {_a(kind)}, not {_a(str(wanted))}; {more}.")
+    whole = not manifest.get("in_place") or (directory / DONE).is_file()
+    for form in _forms(kind, whole):
+        checked(path, manifest, form)
     return manifest
 
 
 def _refuse_older(path: Path) -> None:
     """One from before manifests had a checksum."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
-        said = json.loads(path.read_bytes())
+        said = parse_json(path.read_bytes())
         if KEY not in said and said["format"] != FORMATS[said["kind"]]:
             raise _other_format(path, said["kind"], said["format"])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from gsf.core.errors import UserError
 from gsf.core.images import image_shape, to_hwc
 from gsf.data.format import Array
-from gsf.data.importers import Episode, ImportConfig, Outline, Source, check_steps
+from gsf.data.importers import Episode, ImportConfig, Outline, Source, check_steps, one_value
 from gsf.data.npz import Arrays, opened
 
 N_ACTIONS = 15  # Procgen's
@@ -68,7 +68,7 @@ def _level(file: Path, n_steps: int) -> int:
             f"{file} does not tell its level, which gen_dgrl keeps in the name alone: {NAME}; name "
             "it so, or write its level into it (docs/own-data.md)."
         )
-    return int(words[3])
+    return int(one_value(int(words[3]), str(file), "level"))
 
 
 def _steps(arrays: Arrays, name: str) -> Array:

@@ -20,12 +20,12 @@ from gsf.core.errors import UserError
 from gsf.core.files import digest, digest_file
 from gsf.core.logs import progress
 from gsf.core.options import Incidental, Input, Options, Range, Seed, between
+from gsf.core.schema import LEVELS, MOST_ACTIONS, misfit
 from gsf.core.stage import Identity
 from gsf.data.format import Array, DatasetWriter, dtypes, read_facts
+from gsf.suites import MOST_REWARD
 
 _REGION_FRAMES = 4096  # frames hashed together, in whole episodes
-
-MOST_ACTIONS = 10_000  # each has an output of its own
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,7 @@ def import_data(config: ImportConfig) -> Path:
             f"{config.source} has {source.n_actions:,} actions; gsf takes up to {MOST_ACTIONS:,}, "
             "counted from 0 without gaps."
         )
+    _refuse_alike(source)
     identity = Identity.of("dataset", config, {"source": _digest_files(source)})
     present = _sorted({outline.context for outline in source.outlines})
     held_out = _held_out(present, config)
@@ -179,6 +180,22 @@ def _held_out(contexts: Sequence[Any], config: ImportConfig) -> set[Any]:
     return held_out
 
 
+def _refuse_alike(source: Source) -> None:
+    """Contexts that Python or a table would take for one: 1, 1.0, True and "1"."""
+    first: dict[Any, tuple[str, Any]] = {}
+    for where, context in [
+        *((f"the list of levels of {source.name}", level) for level in source.levels),
+        *((outline.where, outline.context) for outline in source.outlines),
+    ]:
+        for key in (context, str(context)):
+            there, other = first.setdefault(key, (where, context))
+            if type(other) is not type(context):
+                raise UserError(
+                    f"{where} has the context {context!r}, but {there} {other!r}; what is one "
+                    "context must be written in one way, and others must differ by more."
+                )
+
+
 def _sorted(contexts: set[Any]) -> list[Any]:
     return sorted(contexts, key=lambda context: (type(context).__name__, context))
 
@@ -226,7 +243,7 @@ class _Part:
         self._n_episodes = 0
         self.writer = DatasetWriter(
             path,
-            name=source.name,
+            name=source.name.encode(errors="backslashreplace").decode(),  # may be a folder's
             obs_shape=source.obs_shape,
             n_actions=source.n_actions,
             levels=levels,
@@ -268,10 +285,12 @@ def check_episode(outline: Outline, episode: Episode, source: Source) -> None:
     if len(episode.obs) != outline.n_frames:
         raise UserError(f"{where} has {len(episode.obs)} observations, not {outline.n_frames}.")
     check_steps(where, episode.action, episode.reward, source.n_actions)
+    if len(episode.action) != outline.n_steps:
+        raise UserError(f"{where} has {len(episode.action)} actions, not {outline.n_steps}.")
 
 
 def check_steps(where: str, action: Array, reward: Array, n_actions: int | None) -> None:
-    if action.ndim != 1 or not np.issubdtype(action.dtype, np.integer):
+    if action.ndim != 1 or action.dtype.kind not in "iu":  # a time span is an np.integer, too
         raise UserError(
             f"{where} has {action.dtype} actions of shape {action.shape}; "
             "gsf needs one whole number a step."
@@ -283,9 +302,13 @@ def check_steps(where: str, action: Array, reward: Array, n_actions: int | None)
             f"{where} has {reward.dtype} rewards of shape {reward.shape} for {len(action)} "
             "actions; gsf needs one number a step."
         )
-    finite = np.abs(reward.astype(np.float64)) <= np.finfo(np.float32).max
-    if not finite.all():
-        raise UserError(f"{where} has a reward that is not finite, at step {finite.argmin()}.")
+    kept = np.abs(reward.astype(np.float64)) <= MOST_REWARD
+    if not kept.all():
+        step = int(kept.argmin())
+        raise UserError(
+            f"{where} has reward {reward[step]} at step {step}, which is not finite or beyond "
+            f"{MOST_REWARD:.2g}."
+        )
     if action.min() < 0:
         raise UserError(f"{where} has a negative action, {action.min()}; actions count from 0.")
     if n_actions is not None and action.max() >= n_actions:
@@ -300,15 +323,18 @@ def one_value(values: Any, where: str, key: str) -> Any:
     value = values.flat[0]
     value = value.item() if isinstance(value, np.generic) else value
     value = value.decode() if isinstance(value, bytes) else value
-    if not isinstance(value, bool | int | float | str):
-        raise UserError(f"{where} has {value!r} for {key!r}; a context is a number or text.")
+    if misfit([value], LEVELS):
+        raise UserError(
+            f"{where} has {value!r} for {key!r}; a context is a finite number of 64 bits or text."
+        )
     return value
 
 
 def end_flag(values: Any, n_steps: int, where: str, key: str) -> bool:
     """Whether an episode ended that way: one flag, or one a step of which the last may be set."""
     flags = np.asarray(values)
-    if (flags.size != 1 and flags.shape != (n_steps,)) or not np.isin(flags, (0, 1)).all():
+    shaped = flags.size == 1 or flags.shape == (n_steps,)
+    if not shaped or flags.dtype.kind not in "biuf" or not np.isin(flags, (0, 1)).all():
         raise UserError(f"{where} has no clear {key!r}; give one flag, or one a step.")
     flags = flags.reshape(-1)
     if flags[:-1].any():

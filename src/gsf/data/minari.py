@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,8 @@ from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory, clear_locks
 from gsf.core.images import image_shape, to_hwc
 from gsf.core.logs import progress
+from gsf.core.schema import ACTIONS, LEVELS, SHAPE, TEXT, Maybe, parse_json
+from gsf.core.sealed import checked
 from gsf.data.dataset import Dataset
 from gsf.data.format import Array
 from gsf.data.importers import (
@@ -39,6 +40,13 @@ from gsf.data.importers import (
 # What gsf adds to Minari's metadata: of the dataset, and of an episode.
 _FACTS, _REPEATED, _FIRST_T = "gsf", "repeated_final_frame", "first_t"
 _PLAYED = ("difficulty", "actions")  # as the suite calls them
+_FORM = {
+    "name": Maybe(TEXT),
+    "obs_shape": Maybe(SHAPE),
+    "levels": Maybe(LEVELS),
+    "difficulty": Maybe((None, str)),
+    "actions": Maybe((None, ACTIONS)),
+}
 
 
 def _minari() -> Any:
@@ -64,9 +72,12 @@ def _readable(path: Path) -> Iterator[None]:
 
 def read_minari(config: ImportConfig) -> Source:
     minari, path = _minari(), _find(config.source)
+    for file in path.rglob("*"):
+        if not (file.is_file() or file.is_dir()):  # whose end might never come
+            raise UserError(f"{file} is no file, whatever its name says; remove it.")
     with _readable(path):
         data = minari.MinariDataset(path)
-        facts: Mapping[str, Any] = data.storage.metadata.get(_FACTS, {})
+        facts = checked(path / "metadata.json", data.storage.metadata.get(_FACTS, {}), _FORM)
     key, shape = _images(config.source, data.observation_space, config.image)
     if not isinstance(data.action_space, spaces.Discrete):
         found = _brief(data.action_space)
@@ -119,7 +130,10 @@ def _outlines(config: ImportConfig, data: Any) -> Iterator[Outline]:
             value = value[:n_steps]  # the info after the last step may be the next episode's
         context = one_value(value, where, config.context)
         n_frames = n_steps + (not metadata.get(_REPEATED, False))
-        yield Outline(where, context, n_steps, n_frames, int(metadata.get(_FIRST_T, 0)))
+        first_t = int(metadata.get(_FIRST_T, 0))
+        if min(n_steps, first_t + 1) < 1 or n_steps + first_t >= 2**31:
+            raise UserError(f"{where} has {n_steps} steps from step {first_t} on; remove it.")
+        yield Outline(where, context, n_steps, n_frames, first_t)
 
 
 def _lookup(tree: Any, key: str) -> Any:
@@ -241,7 +255,7 @@ def _default_id(directory: str, name: str) -> str:
 
 def _is_exported(out: Path, dataset: Dataset) -> bool:
     try:
-        metadata = json.loads((out / "data" / "metadata.json").read_text())
+        metadata = parse_json((out / "data" / "metadata.json").read_text())
         return bool(metadata[_FACTS]["dataset"] == dataset.digest)
     except (OSError, ValueError, KeyError, TypeError):
         return False

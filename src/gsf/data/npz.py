@@ -50,7 +50,10 @@ def read_npz(config: ImportConfig) -> Source:
                     "file or in none."
                 )
             folder_name = file.parent.relative_to(folder).as_posix()
-            context = folder_name if by_folder else arrays.context(config.context)
+            if by_folder:
+                context = one_value(folder_name, str(file), "sub-folder")
+            else:
+                context = arrays.context(config.context)
         if obs_shape[0] - len(action) not in (0, 1):
             raise UserError(
                 f"{file} has {obs_shape[0]} observations for {len(action)} actions; "
@@ -102,18 +105,26 @@ class Arrays:
 
     def _shape(self, name: str) -> tuple[tuple[int, ...], Any]:
         """Shape and dtype, if the bytes for them can be there."""
-        entry = self._archive.getinfo(f"{name}.npy")
-        with self._archive.open(entry) as stream:
-            version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
-            read = {(1, 0): np.lib.format.read_array_header_1_0}.get(
-                version, np.lib.format.read_array_header_2_0
-            )
-            shape, _, dtype = read(stream)  # type: ignore[no-untyped-call]
-            expected = stream.tell() + math.prod(shape) * dtype.itemsize
+        try:
+            entry = self._archive.getinfo(f"{name}.npy")
+            with self._archive.open(entry) as stream:
+                version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
+                read = {(1, 0): np.lib.format.read_array_header_1_0}.get(
+                    version, np.lib.format.read_array_header_2_0
+                )
+                shape, _, dtype = read(stream)  # type: ignore[no-untyped-call]
+                expected = stream.tell() + math.prod(shape) * dtype.itemsize
+        except Exception as error:  # numpy reads the header as Python, which breaks in many ways
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            raise UserError(f"{self._file} has no readable array {name!r} ({said}).") from None
         # Nothing is packed more than 1,032 times smaller.
         if dtype.hasobject:  # which nobody unpickles
             return shape, dtype
-        if entry.file_size != expected or expected > 1032 * entry.compress_size + 1024:
+        if (
+            {*map(type, shape)} - {int}
+            or entry.file_size != expected
+            or expected > 1032 * entry.compress_size + 1024
+        ):
             raise UserError(
                 f"{self._file} is damaged: {name!r} claims {expected:,} bytes that are not there."
             )
@@ -142,7 +153,9 @@ class Arrays:
         if "behaviour_prob" not in self:
             return None
         chance = self.read("behaviour_prob")
-        if chance.shape != (n_steps,) or not ((chance > 0) & (chance <= 1)).all():
+        known = chance.shape == (n_steps,) and chance.dtype.kind in "fiu"
+        chance = chance.astype(np.float32) if known else chance  # as it is kept
+        if not (known and ((chance > 0) & (chance <= 1)).all()):
             raise UserError(
                 f"{self._file} has a 'behaviour_prob' that is not one number in (0, 1] a step: the "
                 "probability with which the logged action was chosen."
@@ -174,6 +187,8 @@ _UNREADABLE = (
 
 @contextlib.contextmanager
 def opened(file: Path) -> Iterator[Arrays]:
+    if not file.is_file():  # whose end might never come
+        raise UserError(f"{file} is no file, whatever its name says; remove it.")
     try:
         with zipfile.ZipFile(file) as archive:
             yield Arrays(file, archive)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gsf.core.errors import UserError, did_you_mean
 from gsf.core.files import digest, write_atomic
-from gsf.core.schema import COUNT, NUMBER, POSITIVE, Where, between
+from gsf.core.schema import COUNT, DIGEST, NUMBER, POSITIVE, SEED, Maybe, Where, between, parse_json
 from gsf.core.sealed import checked
 from gsf.suites import Suite, facts_of, find_game
 
@@ -187,12 +187,9 @@ class Recording:
 def _header(data: bytes, name: str) -> dict[str, Any]:
     """What a header of a right checksum says, if it can be true."""
     try:
-        header: dict[str, Any] = json.loads(data)
-    except ValueError:
-        raise UserError(f"{name} has a header that is not JSON; record it again.") from None
-    if "env" in header:
-        checked(name, header, {"env": {"spec": str, "code": (None, str), "n_actions": POSITIVE}})
-    return checked(name, header, _HEADER)
+        return checked(name, parse_json(data), _HEADER)
+    except ValueError as error:
+        raise UserError(f"{name} has a header that is no JSON: {error}; record it again.") from None
 
 
 def _fits_its_blocks(take: dict[str, Any]) -> bool:
@@ -202,13 +199,16 @@ def _fits_its_blocks(take: dict[str, Any]) -> bool:
     return len(sizes) == n_blocks + 2 and sizes[-2:] == [sums, sums]
 
 
+_RETURNS = {"episodes", "mean_return", "levels_covered"}
 _TAKE = {
-    "seed": int,
-    "first_level": COUNT,
+    "seed": SEED,
+    "first_level": between(0, 2**31 - MOST_LEVELS),
     "n_levels": between(1, MOST_LEVELS),
     "epsilon": dict,
-    "policy": dict,
-    "returns": {str: (None, NUMBER)},
+    "policy": {"frames": Maybe(COUNT), "digest": Maybe(DIGEST)},
+    "returns": Where(
+        {str: (None, NUMBER)}, "empty or all of them", lambda x: not x or {*x} >= _RETURNS
+    ),
     "n_steps": POSITIVE,
     "n_envs": POSITIVE,
     "blocks": [Where([COUNT], "a size and a checksum", lambda pair: len(pair) == 2)],
@@ -216,6 +216,7 @@ _TAKE = {
 _HEADER = {
     "game": str,
     "mode": str,
+    "env": Maybe({"spec": str, "code": (None, DIGEST), "n_actions": between(1, 256)}),
     "takes": Where([Where(_TAKE, "a take with its blocks", _fits_its_blocks)], "some", bool),
 }
 

@@ -44,7 +44,7 @@ def check_rows(rows: pd.DataFrame, where: str) -> pd.DataFrame:
         rows[name] = _numbers(rows[name], f"{where}: column {name!r}")
     rows["entropy"] = pd.to_numeric(rows["entropy"], errors="coerce")  # older rows have none
     for name in ("seed", "step", "length"):
-        wrong = (rows[name] < 0) | (rows[name] % 1 != 0)
+        wrong = (rows[name] < 0) | (rows[name] % 1 != 0) | (rows[name] >= 2**63)
         if wrong.any():
             found = rows[name][wrong].iloc[0]
             raise UserError(f"{where}: {name} {found:g} is no count; evaluate the run again.")
@@ -94,7 +94,10 @@ def read_rows(path: Path) -> pd.DataFrame:
         return pd.DataFrame(columns=list(TYPES)).astype(TYPES)
     raw = read_table(path)
     rows = check_rows(raw, str(path))
-    return rows.assign(**{IDENTITY: raw.get(IDENTITY, "unknown")}).astype(TYPES)
+    try:
+        return rows.assign(**{IDENTITY: raw.get(IDENTITY, "unknown")}).astype(TYPES)
+    except (ValueError, OverflowError):
+        raise UserError(f"{path} has a level that is no number of 64 bits.") from None
 
 
 def write_rows(path: Path, rows: pd.DataFrame) -> pd.DataFrame:
@@ -123,7 +126,7 @@ def read_table(path: Path) -> pd.DataFrame:
     try:
         text = open_table(path, path.read_bytes())
         return pd.read_csv(io.BytesIO(text), dtype={IDENTITY: str})
-    except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
+    except (OSError, ValueError, OverflowError) as error:  # pandas' own are ValueErrors
         raise UserError(f"{path} is not a readable CSV ({type(error).__name__}).") from None
 
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from gsf.core.errors import UserError
 from gsf.core.interrupts import stoppable
 from gsf.core.logs import Metrics, progress
-from gsf.core.schema import LEVELS, POSITIVE, SHAPE
+from gsf.core.schema import LEVELS, POSITIVE, SHAPE, parse_json
 from gsf.core.sealed import fitting, load_checkpoint, save_checkpoint
 from gsf.data.dataset import Batch, Dataset
 from gsf.equations import (
@@ -212,7 +212,7 @@ class TDLearner:
     def load(self, state: dict[str, Any]) -> None:
         for name in ("online", "target", "popart", "optimizer"):
             getattr(self, name).load_state_dict(state[name])
-        self.rng.bit_generator.state = json.loads(state["rng"])
+        self.rng.bit_generator.state = parse_json(state["rng"])
 
 
 CHECKPOINT = {

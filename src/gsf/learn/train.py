@@ -23,6 +23,7 @@ from gsf.core.errors import UserError
 from gsf.core.files import locked
 from gsf.core.interrupts import stoppable
 from gsf.core.logs import Metrics, console, progress
+from gsf.core.schema import parse_json
 from gsf.core.sealed import fitting, save_checkpoint
 from gsf.core.stage import Identity, read_manifest
 from gsf.data.dataset import Dataset
@@ -213,8 +214,8 @@ def _resume(
         )
     with fitting(latest):
         learner.load(state)
-        rng.bit_generator.state = json.loads(state["rng"])
-        feed_rng.bit_generator.state = json.loads(state["feed"])
+        rng.bit_generator.state = parse_json(state["rng"])
+        feed_rng.bit_generator.state = parse_json(state["feed"])
         return _Position(**{f.name: state[f.name] for f in dataclasses.fields(_Position)})
 
 

@@ -21,6 +21,7 @@ Levels = range | Sequence[int]
 # Data of a player nearer to random play than this `Game.way` cannot tell methods apart. It was
 # fixed before any game was compared.
 LEAST_WAY = 0.1
+MOST_REWARD = float(np.finfo(np.float32).max)  # what datasets can hold
 Array = NDArray[Any]
 
 

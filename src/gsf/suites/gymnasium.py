@@ -15,10 +15,11 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
+from gsf.core import registry
 from gsf.core.errors import UserError
 from gsf.core.images import image_shape, to_hwc
 from gsf.core.registry import Found, Registry
-from gsf.suites import Game, Levels, Suite, turns
+from gsf.suites import MOST_REWARD, Game, Levels, Suite, turns
 
 Array = NDArray[Any]
 COMPLETED = ("completed", "success", "is_success")  # keys of an info that say an episode was won
@@ -71,56 +72,96 @@ class _Slot:
         self._where = f"{found.spec}({level})"
         with _theirs(self._where):
             self._env = found.value(level)
-        for name in ("reset", "step", "action_space"):
-            if not hasattr(self._env, name):
-                kind = type(self._env).__name__
-                raise UserError(f"{self._where} gave {kind}, not a Gymnasium environment.")
-        space = self._env.action_space
+            whole = all(hasattr(self._env, x) for x in ("reset", "step", "action_space"))
+            space = self._env.action_space if whole else None
+        if not whole:
+            kind = type(self._env).__name__
+            raise UserError(f"{self._where} gave {kind}, not a Gymnasium environment.")
         if not isinstance(space, gym.spaces.Discrete):
+            more = f" {space.dtype} {space.shape}" if isinstance(space, gym.Space) else ""
             raise UserError(
-                f"{self._where} has actions {type(space).__name__} {space.dtype} {space.shape}; "
+                f"{self._where} has actions {type(space).__name__}{more}; "
                 "gsf needs a Discrete action space."
             )
         self.n_actions, self._first_action = int(space.n), int(space.start)
         if self.n_actions > MOST_ACTIONS:
             raise UserError(f"{self._where} has {self.n_actions} actions; {MOST_ACTIONS} at most.")
-        with _theirs(f"reset of {self._where}"):
-            obs, _ = self._env.reset(seed=level)
-        self.obs = self._image(obs)
+        where = f"reset of {self._where}"
+        with _theirs(where):
+            obs, _ = _parts(self._env.reset(seed=level), "obs, info", where)
+            self.obs = _image(obs, where)
 
     def step(self, action: int) -> tuple[float, bool, bool, bool]:
         """Reward, terminated, truncated, and whether the info says that it was won."""
-        with _theirs(f"step {len(self.actions)} of {self._where}"):
-            obs, reward, terminated, truncated, info = self._env.step(action + self._first_action)
-            number = float(reward)
+        where = f"step {len(self.actions)} of {self._where}"
+        with _theirs(where):
+            answer = self._env.step(action + self._first_action)
+            names = "obs, reward, terminated, truncated, info"
+            obs, reward, terminated, truncated, info = _parts(answer, names, where)
+            shape, self.obs = self.obs.shape, _image(obs, where)
+            if self.obs.shape != shape:
+                raise UserError(
+                    f"{where} gives images {list(self.obs.shape)} after {list(shape)}; "
+                    "they must be of one shape."
+                )
+            if not isinstance(info, Mapping):
+                raise UserError(f"{where} gives {type(info).__name__} as info, not a dictionary.")
+            number = _one(reward, "reward", where)
+            if not abs(number) <= MOST_REWARD:
+                raise UserError(f"{where} has reward {number}; gsf keeps up to {MOST_REWARD:.2g}.")
+            won = next((info[key] for key in COMPLETED if info.get(key) is not None), False)
+            flags = {"terminated": terminated, "truncated": truncated, "completed": won}
+            over, cut, said = (bool(_one(flag, name, where)) for name, flag in flags.items())
         self.actions.append(action)
-        shape, self.obs = self.obs.shape, self._image(obs)
-        if self.obs.shape != shape:
-            raise UserError(
-                f"{self._where} gives images {list(self.obs.shape)} after {list(shape)}; "
-                "they must be of one shape."
-            )
-        if not np.isfinite(number):
-            raise UserError(f"step {len(self.actions) - 1} of {self._where} has reward {number}.")
-        said = next((info[key] for key in COMPLETED if key in info), False)
-        return number, bool(terminated), bool(truncated), bool(said)
-
-    def _image(self, obs: Any) -> Array:
-        """[H,W,C] uint8, the only image of an observation that is a dictionary."""
-        parts = obs.values() if isinstance(obs, Mapping) else [obs]
-        arrays = [np.asarray(part) for part in parts]
-        images = [x for x in arrays if x.dtype == np.uint8 and image_shape(x.shape)]
-        if len(images) != 1:
-            shown = ", ".join(f"{x.dtype} {list(x.shape)}" for x in arrays)
-            raise UserError(
-                f"{self._where} gives observations {shown}; gsf needs one uint8 image [H, W, C]."
-            )
-        image: Array = to_hwc(images[0][None])[0]
-        return image
+        return number, over, cut, said
 
     def close(self) -> None:
         with contextlib.suppress(Exception):  # it has been played; nothing is lost
             self._env.close()
+
+
+def _parts(answer: Any, names: str, where: str) -> tuple[Any, ...]:
+    """What came back, if there is one of each name."""
+    wanted = len(names.split())
+    listed = isinstance(answer, tuple | list)
+    if listed and len(answer) == wanted:
+        return tuple(answer)
+    what = f"{len(answer)} values" if listed else type(answer).__name__
+    raise UserError(f"{where} gives {what}; Gymnasium's environments give {wanted}: {names}.")
+
+
+def _image(obs: Any, where: str) -> Array:
+    """[H,W,C] uint8, the only image of an observation that is a dictionary."""
+    parts = list(obs.values()) if isinstance(obs, Mapping) else [obs]
+    arrays = [_array(part) for part in parts]
+    images = [x for x in arrays if x.dtype == np.uint8 and image_shape(x.shape)]
+    if len(images) != 1:
+        shown = ", ".join(map(_shown, parts)) or "that are empty"
+        raise UserError(f"{where} gives observations {shown}; gsf needs one uint8 image [H, W, C].")
+    image: Array = to_hwc(images[0][None])[0]
+    return image
+
+
+def _one(value: Any, what: str, where: str) -> float:
+    """A number or a flag, which may come as an array of one."""
+    array = _array(value)
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        raise UserError(f"{where} gives {_shown(value)} as {what}; gsf needs one number or flag.")
+    return float(array.item())
+
+
+def _array(part: Any) -> Array:
+    """An object of no shape where numpy cannot make it one, as of a ragged list."""
+    try:
+        return np.asarray(part)
+    except Exception:
+        return np.array(None)
+
+
+def _shown(part: Any) -> str:
+    array = _array(part)
+    odd = array.dtype.kind not in "biufc"
+    return type(part).__name__ if odd else f"{array.dtype} {list(array.shape)}"
 
 
 @contextlib.contextmanager
@@ -131,7 +172,7 @@ def _theirs(where: str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        raise UserError(f"{where} raised {type(error).__name__}: {error}.") from error
+        raise UserError(f"{where} raised {registry.in_short(error)}.") from error
 
 
 class GymVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):

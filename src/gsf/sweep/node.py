@@ -120,7 +120,7 @@ def _guarded(act: Callable[[], str | None]) -> Outcome:
         return Outcome(f"{type(error).__name__}: {error}", own=False)
     except (Exception, SystemExit) as error:  # a user's own code may call exit
         console.print_exception()
-        return Outcome(f"{type(error).__name__}: {error}", own=not is_out_of_memory(error))
+        return Outcome(registry.in_short(error), own=not is_out_of_memory(error))
 
 
 @contextlib.contextmanager

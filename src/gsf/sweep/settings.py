@@ -1,11 +1,11 @@
 """Settings as users write them, owner.option=value; the owner is a stage, a base or a loss."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, NamedTuple
 
 from gsf.core.errors import UserError, did_you_mean
+from gsf.core.schema import parse_json
 from gsf.data.materialise import MaterialiseConfig
 from gsf.evaluation.evaluate import EvaluateConfig
 from gsf.gvf.options import FitConfig, LabelConfig
@@ -40,7 +40,7 @@ def parse(word: str) -> Setting:
     if not (given and owner and option):
         raise UserError(f"--set {word} is not owner.option=value.")
     try:
-        return Setting(owner, option, json.loads(text))
+        return Setting(owner, option, parse_json(text))
     except ValueError:
         return Setting(owner, option, text)
 

@@ -48,7 +48,7 @@ def attempt(job: Callable[[], str | None]) -> str | None:
         return str(error)
     except (Exception, SystemExit) as error:  # a user's own code may call exit
         console.print_exception()
-        return f"{type(error).__name__}: {error}"
+        return registry.in_short(error)
 
 
 def _here(jobs: Sequence[Job]) -> Iterator[str | None]:

@@ -46,7 +46,10 @@ class AuxiliaryLoss(nn.Module, ABC):
         check(config, "loss.")
         for need in sorted(self.needs):
             if getattr(spec, need) is None:
-                raise UserError(f"{self.name} needs {need}: make them first and give --{need} DIR.")
+                raise UserError(
+                    f"{self.name} needs {need}: make them with `gsf fit` and `gsf label`, then "
+                    f"give --{need} DIR."
+                )
 
     def draw(self, dataset: Dataset, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:
         """What the loss needs of the data beyond the batch, labels, windows or episodes, for
