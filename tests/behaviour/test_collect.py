@@ -165,7 +165,7 @@ def test_asked_to_stop_it_loses_no_update_of_the_policy(trained, tmp_path):
 
 
 def test_asked_to_stop_it_loses_no_block_of_a_recording(tmp_path):
-    options = TINY | {"random": True, "n_envs": 1, "transitions": BLOCK + 1}
+    options = TINY | {"player": "random", "n_envs": 1, "transitions": BLOCK + 1}
     config = CollectConfig(**options, out=tmp_path / "parts")
     said = stopped(collect, config, Recorder, "add", at=1)
     assert said == f"1,024 of 1,025 recorded frames are saved in {config.out}"
@@ -199,7 +199,7 @@ def test_a_trained_policy_can_be_recorded_on_other_levels(trained, tmp_path):
 
 
 def test_random_play_is_uniform_and_replays(tmp_path):
-    path = collect(CollectConfig(**TINY | {"random": True, "transitions": 6000}, out=tmp_path))
+    path = collect(CollectConfig(**TINY | {"player": "random", "transitions": 6000}, out=tmp_path))
     take = Recording.load(path).takes[0]
     assert take.policy["algorithm"] == "random"
     assert take.epsilon == {"schedule": "constant", "first": 1.0, "last": 1.0}
