@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from gsf.core import cores, registry
+from gsf.core.files import make_folder, open_own
 from gsf.core.interrupts import Interrupted, interruptible, stoppable
 from gsf.core.logs import Beat, console, send_beats, show_in
 from gsf.sweep.live import Board
@@ -186,8 +187,8 @@ def _serve(named: list[Path], pipe: Connection) -> None:
 
 
 def _run_logged(job: Work) -> str | None:
-    _log(job).parent.mkdir(parents=True, exist_ok=True)
-    with open(_log(job), "a") as file, contextlib.redirect_stdout(file):
+    make_folder(_log(job).parent)
+    with open_own(_log(job), "a") as file, contextlib.redirect_stdout(file):
         show_in(file)
         try:
             return attempt(job)
