@@ -158,6 +158,18 @@ def _no_folder(path: Path) -> UserError:
     return UserError(f"{path} is a link to nothing, or no folder; remove it or choose another.")
 
 
+def check_place(out: Path) -> None:
+    """Where something is to be written, before hours are spent on it."""
+    if out.is_symlink() and not out.exists():
+        raise _no_folder(out)
+    places = (*([out] if out.is_dir() else []), *out.absolute().parents)
+    there = next(path for path in places if path.exists())
+    if not there.is_dir():
+        raise UserError(f"{out} cannot be made: {there} is not a directory.")
+    if not os.access(there, os.W_OK):
+        raise UserError(f"{out} cannot be written: {there} may not be written to.")
+
+
 def refuse_links(directory: Path, but: Callable[[Path], bool] = lambda path: False) -> None:
     """Before writing below a directory that may be a stranger's: no link leads out of it."""
     root = os.path.realpath(directory)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from gsf.core.errors import UserError
-from gsf.core.files import clear_locks, digest, digest_file, is_vacant, remove
+from gsf.core.files import check_place, clear_locks, digest, digest_file, is_vacant, remove
 from gsf.core.options import Role, roles, to_json
 from gsf.core.schema import COUNT, DIGEST, LEVELS, NUMBER, POSITIVE, SHAPE, Form
 from gsf.core.sealed import KEY, check_file, checked, damaged, read_json, write_json
@@ -130,15 +130,17 @@ class Identity:
         return _digest(self.kind, self.options, self.inputs, content)
 
     def is_done(self, out: Path) -> bool:
-        """Whether `out` is this output, whole; anything else in its place is refused."""
+        """Whether `out` is this output, whole; anything else in its place is refused, and where
+        nothing can be written."""
         manifest = self._found(out)
-        if manifest is None or not is_whole(out, manifest):
-            return False
-        made = manifest["options"]
-        if any(made.get(name) != self.options[name] for name in self.extendable):
+        if manifest is None or not is_whole(out, manifest) or self._grows(manifest["options"]):
+            check_place(out)
             return False
         clear_locks(out)
         return True
+
+    def _grows(self, made: Mapping[str, Any]) -> bool:
+        return any(made.get(name) != self.options[name] for name in self.extendable)
 
     def _found(self, out: Path) -> dict[str, Any] | None:
         """The manifest in `out`, of this output or of one that may go on to become it."""

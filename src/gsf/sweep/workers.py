@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from gsf.core import cores, registry
+from gsf.core.errors import is_closed_pipe
 from gsf.core.files import make_folder, open_own
 from gsf.core.interrupts import Interrupted, interruptible, stoppable
 from gsf.core.logs import Beat, console, send_beats, show_in
@@ -45,9 +46,11 @@ def run_all(jobs: Sequence[Job], workers: int = 1) -> dict[Job, str]:
 def attempt(job: Callable[[], str | None]) -> str | None:
     try:
         return job()
-    except OSError as error:  # a full disk, a file that is gone
-        return str(error)
     except (Exception, SystemExit) as error:  # a user's own code may call exit
+        if is_closed_pipe(error):
+            raise
+        if isinstance(error, OSError):  # a full disk, a file that is gone
+            return str(error)
         console.print_exception()
         return f"{type(error).__name__}: {error}"
 
