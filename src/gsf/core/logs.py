@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from gsf.core.errors import UserError
 from gsf.core.files import digest, open_own, tell, write_atomic
+from gsf.core.processes import starting
 from gsf.core.schema import COUNT
 from gsf.core.sealed import read_lines, to_line
 from gsf.core.stage import METRICS, check_finished
@@ -77,14 +78,15 @@ def _start_wandb(directory: Path) -> Any:
             "out; metrics.jsonl and TensorBoard have the same numbers."
         ) from None
     place = directory.resolve()
-    return wandb.init(
-        project="gsf",
-        name="/".join(place.parts[-3:]),
-        id=digest(str(place)),
-        resume="allow",
-        dir=str(place),
-        mode=os.environ.get("WANDB_MODE", "offline"),
-    )
+    with starting():
+        return wandb.init(
+            project="gsf",
+            name="/".join(place.parts[-3:]),
+            id=digest(str(place)),
+            resume="allow",
+            dir=str(place),
+            mode=os.environ.get("WANDB_MODE", "offline"),
+        )
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

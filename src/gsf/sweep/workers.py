@@ -24,6 +24,7 @@ from gsf.core.errors import is_closed_pipe
 from gsf.core.files import make_folder, open_own
 from gsf.core.interrupts import Interrupted, interruptible, stoppable
 from gsf.core.logs import Beat, console, send_beats, show_in
+from gsf.core.processes import starting
 from gsf.sweep.live import Board
 
 
@@ -124,8 +125,7 @@ def _start(threads: int) -> _Worker:
     context = multiprocessing.get_context("spawn")  # a fork would inherit torch's threads
     ours, its = context.Pipe()
     process = context.Process(target=_serve, args=(registry.named_files(), its))
-    # torch and Procgen read it
-    with _deaf_to_ctrl_c(), _environment(OMP_NUM_THREADS=str(threads)):
+    with starting(OMP_NUM_THREADS=str(threads)), _deaf_to_ctrl_c():  # torch and Procgen read it
         process.start()
     its.close()  # the process has its own: when it dies, we read the end
     return _Worker(ours, process)
@@ -146,21 +146,6 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-@contextlib.contextmanager
-def _environment(**values: str) -> Iterator[None]:
-    """What a process started inside finds in its environment."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
 def _hear(job: Work, worker: _Worker) -> Beat | str | None:
     """How far the job is, or, at its end, what went wrong with it."""
     try:
@@ -177,6 +162,7 @@ def _log(job: Work) -> Path:
 
 def _serve(named: list[Path], pipe: Connection) -> None:
     """A worker's life: jobs come, beats and reasons go."""
+    os.environ.pop("PYTHONSAFEPATH", None)  # what a user's code starts is its own affair
     threading.Thread(target=_die_with_parent, daemon=True).start()
     registry.allow(named)
     send_beats(pipe.send)
