@@ -190,8 +190,9 @@ def test_a_link_to_an_empty_folder_is_filled_and_stays_a_link(tmp_path):
 
 def test_a_lock_that_is_no_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / ".lock")
-    with pytest.raises(UserError, match=r"\.lock is no file but a link, a folder or a device"):
-        _lock(tmp_path)
+    for write in (_lock, lambda out: open_own(out / ".lock", "a")):  # which would wait for a reader
+        with pytest.raises(UserError, match=r"\.lock is no file but a link, a folder or a device"):
+            write(tmp_path)
 
 
 def test_import_labels_training_and_acting_need_no_more_than_windows_has(tmp_path):

@@ -20,7 +20,8 @@ import xxhash
 
 from gsf.core.errors import UserError
 
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # which Windows lacks
+# No link, and no waiting for whoever reads a pipe; Windows lacks both.
+_OWN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 Listener = Callable[[Path, bool], None]
 _listeners: list[Listener] = []
 
@@ -167,7 +168,7 @@ def check_place(out: Path) -> None:
     if not there.is_dir():
         raise UserError(f"{out} cannot be made: {there} is not a directory.")
     if not os.access(there, os.W_OK):
-        raise UserError(f"{out} cannot be written: {there} may not be written to.")
+        raise UserError(f"{out} cannot be written: you may not write into {there}.")
 
 
 def refuse_links(directory: Path, but: Callable[[Path], bool] = lambda path: False) -> None:
@@ -193,7 +194,7 @@ def open_own(path: Path, mode: str) -> IO[Any]:
 def _open(path: Path, flags: int) -> int:
     """The descriptor of a regular file of one's own."""
     try:
-        descriptor = os.open(path, flags | _NO_LINK, 0o666)
+        descriptor = os.open(path, flags | _OWN, 0o666)
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
             raise
@@ -232,7 +233,7 @@ def _new_file(path: Path) -> Iterator[tuple[Path, int]]:
     while True:
         aside = _aside_name(path)
         descriptor = _open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        with contextlib.suppress(OSError):  # somebody has just taken it for abandoned
+        with contextlib.suppress(BlockingIOError):  # somebody has just taken it for abandoned
             if _is_held(descriptor, aside, wait=False):
                 break
         os.close(descriptor)
