@@ -350,8 +350,10 @@ def test_a_killed_evaluation_goes_on_where_it_was(tmp_path, monkeypatch):
     assert asked == [([1_000_000, 1_000_000], [0, 1])]
     whole = (tmp_path / "whole.csv").read_bytes()
     assert (tmp_path / "killed.csv").read_bytes() == whole
+    (tmp_path / ".killed.csv.lock").touch()  # by one that was killed at its very end
     evaluate(killed)
     assert len(asked) == 1  # all there: nothing is played
+    assert {path.name for path in tmp_path.iterdir()} == {"whole.csv", "killed.csv"}
 
 
 def test_asked_to_stop_it_keeps_the_episodes_that_are_over(tmp_path):

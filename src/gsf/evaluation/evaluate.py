@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gsf.core.errors import UserError
-from gsf.core.files import check_place, locked
+from gsf.core.files import check_place, clear_locks, locked
 from gsf.core.interrupts import stoppable
 from gsf.core.logs import console, progress
 from gsf.evaluation import temperature as temperatures
@@ -61,6 +61,7 @@ def evaluate(config: EvaluateConfig) -> pd.DataFrame:
     grids = _grids(players, config)
     rows = _read(out, players)
     if _all_there(grids, tasks, rows):
+        clear_locks(out)
         console.print(f"{out} has these rows already.", soft_wrap=True)
         return _summed_up(tasks, rows, out)
     check_place(out)
