@@ -151,7 +151,7 @@ def clear_locks(path: Path) -> None:
 def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
+    except (FileExistsError, NotADirectoryError):
         raise _no_folder(path) from None
 
 
