@@ -1,5 +1,6 @@
 """The command line: what it says and exits with; bad input never shows a traceback."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -227,6 +228,41 @@ def test_what_cannot_be_read_gets_one_sentence(gsf, argv, message):
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("error: ")
     assert message in err
+
+
+@pytest.mark.parametrize("words", [["data", "list"], ["--help"], ["train", "--help"]])
+def test_who_reads_no_further_ends_it_quietly(words):
+    """As `gsf data list | head -1`, whatever prints: rich, print or tyro."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "gsf", *words]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_where_nothing_can_be_written_what_is_done_is_said_and_more_is_refused(
+    gsf, play, tmp_path, monkeypatch
+):
+    command = ["materialise", play, "--out", tmp_path / "data"]
+    assert gsf(*command)[0] == 0
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert gsf(*command)[0] == 0
+    command[-1] = tmp_path / "other"
+    code, _, said = gsf(*command)
+    assert (code, "other cannot be written" in said) == (2, True)
+    assert not (tmp_path / "other").exists()
+
+
+def test_out_may_be_a_link_to_an_empty_folder_but_not_to_nothing(gsf, play, tmp_path):
+    (tmp_path / "out").symlink_to(tmp_path / "disk")
+    command = ["materialise", play, "--out", tmp_path / "out"]
+    code, _, said = gsf(*command)
+    assert (code, "out is a link to nothing" in said) == (2, True)
+    (tmp_path / "disk").mkdir()
+    assert [gsf(*command)[0], gsf(*command)[0]] == [0, 0]
+    assert (tmp_path / "disk" / "manifest.json").is_file()
+    assert (tmp_path / "out").is_symlink()
 
 
 def test_the_version_is_one_line(gsf):

@@ -54,6 +54,7 @@ def test_editors_see_the_names_that_are_there():
         for block in tree.body
         if isinstance(block, ast.If)
         for node in block.body
+        if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
     assert seen == gsf._home

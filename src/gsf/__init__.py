@@ -5,6 +5,11 @@ Names load on first use, so that reports need no torch and training on imported 
 """
 
 import importlib
+import sys
+
+if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:  # python -m gsf: `gsf` has it not, either
+    del sys.path[0]  # the current folder, before anything is imported from there
+
 from typing import TYPE_CHECKING, Any
 
 from gsf.core.cores import be_a_good_neighbour

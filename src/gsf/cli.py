@@ -1,7 +1,8 @@
 """The verbs. Each is one function of one module, its options a frozen dataclass.
 
-Bad input ends in one sentence and exit code 2, an interrupt in 130; only bugs show a traceback,
-headed by a sentence if they are in a user's file.
+Bad input ends in one sentence and exit code 2, an interrupt in 130, a reader that has gone away
+(`| head -1`) quietly in 141; only bugs show a traceback, headed by a sentence if they are in a
+user's file.
 """
 
 import importlib
@@ -18,9 +19,17 @@ from rich.markup import escape
 
 from gsf.core import registry
 from gsf.core.command_line import parse, take_option
-from gsf.core.errors import FoundWrongError, UserError, did_you_mean, is_out_of_memory
+from gsf.core.errors import (
+    FoundWrongError,
+    UserError,
+    did_you_mean,
+    is_closed_pipe,
+    is_out_of_memory,
+)
+from gsf.core.files import check_place
 from gsf.core.interrupts import interruptible
 from gsf.core.logs import console
+from gsf.core.stage import MANIFEST
 from gsf.core.version import __version__
 
 
@@ -96,6 +105,19 @@ VERBS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     try:
+        try:
+            return _main(argv)
+        finally:
+            sys.stdout.flush()  # not at the very end, where nobody hears of a closed pipe
+    except (BrokenPipeError, SystemExit) as error:
+        if not is_closed_pipe(error):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13  # as whatever SIGPIPE ends
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    try:
         with interruptible():
             return _dispatch(list(sys.argv[1:] if argv is None else argv))
     except FoundWrongError:
@@ -105,6 +127,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stopped:
         kept = str(stopped) or "what was finished or saved before is kept"
         return _fail(f"{kept}; the same command goes on from there.", 130, "interrupted")
+    except BrokenPipeError:
+        raise
     except Exception as error:
         return _unforeseen(error)
 
@@ -151,23 +175,16 @@ def _dispatch(argv: list[str]) -> int:
         rest, code = take_option(rest, "--code", "a Python file")
     verb = VERBS[name]
     config = parse(name, config_of(verb), rest)
-    _check_place(getattr(config, "out", None))
+    out = getattr(config, "out", None)
+    if out is not None and not (out / MANIFEST).is_file():  # what is there may be done already
+        check_place(out)
     try:
         getattr(importlib.import_module(f"gsf.{verb.module}"), verb.function)(config)
     except SystemExit as stop:  # nothing of gsf's ends this way
+        if is_closed_pipe(stop):
+            raise
         raise UserError(f"a user's code ended the program (SystemExit: {stop.code}).") from stop
     return 0
-
-
-def _check_place(out: Path | None) -> None:
-    """Where something is to be written, before hours are spent on it."""
-    if out is None:
-        return
-    there = next(path for path in (out, *out.absolute().parents) if path.exists())
-    if there != out and not there.is_dir():
-        raise UserError(f"--out {out} cannot be made: {there} is not a directory.")
-    if not os.access(there, os.W_OK):
-        raise UserError(f"--out {out} cannot be written: {there} may not be written to.")
 
 
 def config_of(verb: Verb) -> Any:

@@ -7,11 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+import gsf.behaviour.collect
+import gsf.behaviour.record
+import gsf.data.recording
+import gsf.data.replay
 from gsf.behaviour.collect import CollectConfig, collect
 from gsf.cli import main
 from gsf.core import registry
 from gsf.core.errors import UserError
+from gsf.core.sealed import load_checkpoint, save_checkpoint
 from gsf.data.dataset import Dataset
 from gsf.data.recording import Recording
 from gsf.evaluation.evaluate import EvaluateConfig, evaluate
@@ -115,6 +121,41 @@ def test_ppo_learns_in_it_and_goes_on_bit_for_bit(tmp_path):
     assert set(rows["game"]) == {"walks"}
     manifest = json.loads((tmp_path / "b/manifest.json").read_text())
     assert manifest["inputs"]["env"] == registry.digest_file(WALKS)
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7, 8])  # 8 are played between two updates
+def test_episodes_of_any_length_go_on_to_the_same_bytes(tmp_path, monkeypatch, steps):
+    """Some slots, or all, are at an episode's start when the state is saved."""
+    for module in (gsf.data.recording, gsf.data.replay):
+        monkeypatch.setattr(module, "BLOCK", 16)
+    env = tmp_path / "short.py"
+    never_won = WALKS.read_text().replace("self.place == self.goal", "False")
+    env.write_text(never_won.replace("MOST_STEPS = 12, 30", f"MOST_STEPS = 12, {steps}"))
+    ppo = {"encoder": "impala_small", "frames": 96, "n_steps": 8, "minibatches": 1, "epochs": 1}
+    options = {"env": f"{env}:make", "transitions": 4 * 48, "checkpoint_seconds": 0.0, **ppo}
+    whole = collect(CollectConfig(out=tmp_path / "whole", **options, **SMALL))
+    saves = 0
+
+    def killed_after(*arguments):
+        nonlocal saves
+        save_checkpoint(*arguments)
+        saves += 1
+        raise Killed
+
+    for module in (gsf.behaviour.collect, gsf.behaviour.record):
+        monkeypatch.setattr(module, "save_checkpoint", killed_after)
+    config = CollectConfig(out=tmp_path / "killed", **options, **SMALL)
+    for _ in range(6):  # three updates, three blocks
+        with pytest.raises(Killed):
+            collect(config)
+    assert collect(config).read_bytes() == whole.read_bytes()
+    assert saves == 6
+    policies = [load_checkpoint(tmp_path / x / "policy.pt")["net"] for x in ("whole", "killed")]
+    assert all(torch.equal(policies[0][name], policies[1][name]) for name in policies[0])
 
 
 def test_which_game_is_asked_and_plain_needs_an_environment():

@@ -1,5 +1,6 @@
 """Files that are whole or not there, on any system: locks, leftovers of processes, syncing."""
 
+import contextlib
 import multiprocessing
 import os
 import subprocess
@@ -8,9 +9,17 @@ import sys
 import numpy as np
 import pytest
 
-from gsf.core import files
 from gsf.core.errors import UserError
-from gsf.core.files import atomic_directory, heard_by, locked, remove, write_atomic
+from gsf.core.files import (
+    aside_of,
+    atomic_directory,
+    heard_by,
+    locked,
+    open_own,
+    refuse_links,
+    remove,
+    write_atomic,
+)
 from gsf.core.logs import Metrics
 
 # What Windows lacks and what it has instead; its locks are stood in for by those of this system.
@@ -97,10 +106,14 @@ def test_what_a_killed_process_left_is_removed_and_that_of_a_running_one_is_not(
     process.start()
     process.join()
     assert process.exitcode == 7
-    assert (tmp_path / ".out.partial").exists()
+    assert len(list(tmp_path.glob(".out.*.partial"))) == 1
     if not whole:
-        with locked(tmp_path):
-            assert {path.name for path in tmp_path.iterdir()} == {".lock"}
+        write_atomic(tmp_path / "other", "")
+        assert len(list(tmp_path.glob(".out.*.partial"))) == 1
+        write_atomic(tmp_path / "out", "whole")
+        assert {path.name for path in tmp_path.iterdir()} == {"other", "out"}
+        for name in ("other", "out"):
+            (tmp_path / name).unlink()
     with atomic_directory(tmp_path / "out") as aside:
         write_atomic(aside / "file", "whole")
         with pytest.raises(UserError, match=r"another gsf process is writing .*out"):
@@ -109,10 +122,77 @@ def test_what_a_killed_process_left_is_removed_and_that_of_a_running_one_is_not(
 
 
 def test_a_partial_file_that_is_being_written_stays(tmp_path):
-    with files._held(tmp_path / ".rows.partial", tmp_path), locked(tmp_path):
-        assert (tmp_path / ".rows.partial").exists()
-    with locked(tmp_path):
-        assert not (tmp_path / ".rows.partial").exists()
+    with aside_of(tmp_path / "rows") as file:
+        file.write(b"slow")
+        with locked(tmp_path):
+            write_atomic(tmp_path / "rows", "quick")
+        assert len(list(tmp_path.glob(".rows.*.partial"))) == 1
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("rows", "slow")]
+
+
+def _fill(path):
+    with atomic_directory(path) as aside:
+        (aside / "file").touch()
+
+
+def _lock(directory, *name):
+    with locked(directory, *name):
+        pass
+
+
+# Each way to write into a folder, and at which names in it a link is refused.
+WRITERS = {
+    "file": (lambda out: write_atomic(out / "x", "new"), ()),
+    "append": (lambda out: open_own(out / "x", "a").close(), ("x",)),
+    "folder": (lambda out: _fill(out / "x"), ("x", ".x.lock")),
+    "lock of a file": (lambda out: _lock(out, ".x.lock"), (".x.lock",)),
+    "lock of all": (_lock, ("x", ".lock", ".x.lock", ".x.partial")),
+    "links": (refuse_links, ("x", ".lock", ".x.lock", ".x.partial")),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_no_link_in_a_strangers_folder_leads_a_writer_elsewhere(tmp_path, writer):
+    write, refused = WRITERS[writer]
+    outside = [tmp_path / "file", tmp_path / "folder" / "file"]
+    (tmp_path / "folder").mkdir()
+    for path in outside:
+        path.write_text("mine")
+    for to in ("file", "folder", "nothing"):
+        for name in ("x", ".lock", ".x.lock", ".x.partial"):
+            out = tmp_path / f"{name}-{to}"
+            out.mkdir()
+            (out / name).symlink_to(tmp_path / to)
+            what = pytest.raises(UserError, match=r"link|exists already")
+            with what if name in refused else contextlib.nullcontext():
+                write(out)
+            assert [path.read_text() for path in outside] == ["mine", "mine"]
+            assert not (tmp_path / "nothing").exists()
+            assert len(list((tmp_path / "folder").iterdir())) == 1
+
+
+def test_links_that_stay_inside_a_folder_are_its_own_affair(tmp_path):
+    """W&B makes one to its latest run."""
+    (tmp_path / "runs" / "1").mkdir(parents=True)
+    (tmp_path / "runs" / "latest").symlink_to("1")
+    (tmp_path / "loop").symlink_to("loop")
+    _lock(tmp_path)
+
+
+def test_a_link_to_an_empty_folder_is_filled_and_stays_a_link(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "disk")
+    _fill(tmp_path / "out")
+    assert (tmp_path / "out").is_symlink()
+    assert [path.name for path in (tmp_path / "disk").iterdir()] == ["file"]
+    assert {path.name for path in tmp_path.iterdir()} == {"disk", "out"}
+
+
+def test_a_lock_that_is_no_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / ".lock")
+    for write in (_lock, lambda out: open_own(out / ".lock", "a")):  # which would wait for a reader
+        with pytest.raises(UserError, match=r"\.lock is no file but a link, a folder or a device"):
+            write(tmp_path)
 
 
 def test_import_labels_training_and_acting_need_no_more_than_windows_has(tmp_path):

@@ -1,5 +1,6 @@
 """Real Procgen: every level once, rows that depend on agent, seed and level alone, going on."""
 
+import os
 import shutil
 import sys
 
@@ -15,6 +16,7 @@ from gsf.cli import main
 from gsf.core.errors import UserError
 from gsf.data.dataset import Dataset
 from gsf.data.materialise import MaterialiseConfig, materialise
+from gsf.evaluation import evaluate as evaluating
 from gsf.evaluation.episodes import evaluate_agent
 from gsf.evaluation.evaluate import EvaluateConfig, evaluate
 from gsf.evaluation.players import RandomActor, find_players
@@ -32,6 +34,7 @@ from signals import stopped
 
 GAME = "starpilot"  # short whatever one does
 FEW = {"n_seen": 3, "n_validation": 0, "n_unseen": 1, "device": "cpu"}
+EPISODE = ["level", "temperature"]
 UNSEEN = list(range(20, 31))  # eleven levels: three or four slots do not get the same number
 
 
@@ -56,11 +59,48 @@ def test_episodes_cut_short_are_the_first_frames_of_whole_ones():
     assert not cut.loc[~ended, "completed"].any()
 
 
-def test_rows_of_cut_and_of_whole_episodes_are_never_mixed(run, tmp_path):
+def test_rows_cut_short_grow_into_those_that_were_never_cut(run, tmp_path, monkeypatch):
+    """As --preset study after --preset smoke: more levels, each to its end."""
+    few, more = FEW, FEW | {"n_seen": 4, "n_unseen": 2}
+    whole = evaluate(EvaluateConfig(str(run), tmp_path / "whole.csv", **more))
+    most = int(whole["length"].median())
     out = tmp_path / "rows.csv"
-    evaluate(EvaluateConfig(str(run), out=out, max_frames=5, **FEW))
-    with pytest.raises(UserError, match="rows of another"):
-        evaluate(EvaluateConfig(str(run), out=out, **FEW))
+    cut = evaluate(EvaluateConfig(str(run), out, max_frames=most, **few))
+    assert set(cut["length"] == most) == {True, False}
+    asked = played_levels(monkeypatch)
+    grown = evaluate(EvaluateConfig(str(run), out, **more))
+    pd.testing.assert_frame_equal(grown, whole)
+    assert out.read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    known = set(zip(*(cut.loc[cut["length"] < most, x] for x in EPISODE), strict=True))
+    played = [pair for levels, at in asked for pair in zip(levels, at, strict=True)]
+    assert sorted(played) == sorted(set(zip(*(whole[x] for x in EPISODE), strict=True)) - known)
+    asked.clear()
+    for fewer in (most, None):  # a whole episode is as good as its first frames
+        evaluate(EvaluateConfig(str(run), out, max_frames=fewer, **few))
+    assert not asked
+    pd.testing.assert_frame_equal(read_rows(out)[COLUMNS], whole)
+
+
+def test_in_a_folder_that_cannot_be_written_what_is_there_is_shown_and_more_is_refused(
+    run, rows, monkeypatch, capsys
+):
+    asked = played_levels(monkeypatch)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(evaluating, "locked", None)
+    again = evaluate(EvaluateConfig(str(run), **FEW))
+    pd.testing.assert_frame_equal(again, rows)
+    assert "has these rows already" in capsys.readouterr().err
+    refused = pytest.raises(
+        UserError, match=r"returns.csv cannot be written: you may not write into"
+    )
+    with refused:
+        evaluate(EvaluateConfig(str(run), **FEW | {"n_unseen": 2}))
+    (run / "returns.csv").rename(run / "aside.csv")
+    monkeypatch.setattr(evaluating, "_levels", None)  # which play to tell levels apart
+    with refused:
+        evaluate(EvaluateConfig(str(run), **FEW))
+    (run / "aside.csv").rename(run / "returns.csv")
+    assert not asked
 
 
 def play_alone(agent, game, level, temperature, seed):
@@ -310,8 +350,10 @@ def test_a_killed_evaluation_goes_on_where_it_was(tmp_path, monkeypatch):
     assert asked == [([1_000_000], [1])]
     whole = (tmp_path / "whole.csv").read_bytes()
     assert (tmp_path / "killed.csv").read_bytes() == whole
+    (tmp_path / ".killed.csv.lock").touch()  # by one that was killed at its very end
     evaluate(killed)
     assert len(asked) == 1  # all there: nothing is played
+    assert {path.name for path in tmp_path.iterdir()} == {"whole.csv", "killed.csv"}
 
 
 def test_asked_to_stop_it_keeps_the_episodes_that_are_over(tmp_path):

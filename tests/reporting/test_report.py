@@ -210,7 +210,7 @@ def test_a_method_that_lacks_games_can_be_left_out(tmp_path: Path, undrawn):
         report(ReportConfig(source, out, **SMALL, leave_out=("psi",)))
 
 
-def test_a_report_removes_nothing_behind_a_link(tmp_path: Path, undrawn):
+def test_a_report_writes_and_removes_nothing_behind_a_link(tmp_path: Path, undrawn):
     steps = evaluation_rows(["maze"], ["cql", "bc"], 1, 3, steps=(5, 10))
     steps.to_csv(tmp_path / "rows.csv", index=False)
     config = ReportConfig((tmp_path / "rows.csv",), tmp_path / "out", **SMALL)
@@ -218,7 +218,8 @@ def test_a_report_removes_nothing_behind_a_link(tmp_path: Path, undrawn):
     elsewhere = (tmp_path / "out" / "figures").rename(tmp_path / "elsewhere")
     (tmp_path / "out" / "figures").symlink_to(elsewhere)
     steps[steps["step"] == 10].to_csv(tmp_path / "rows.csv", index=False)
-    report(config)
+    with pytest.raises(UserError, match="figures is a link that leads out of"):
+        report(config)
     assert (elsewhere / "curves.svg").is_file()
 
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import mines
 import ray_nodes
 from gsf.core.errors import UserError
 from gsf.sweep import cluster as on_cluster
@@ -126,6 +127,7 @@ def test_a_sweep_outlives_its_driver_and_a_node_and_ends_as_on_one_machine(clust
     home, out = cluster.hidden, cluster.hidden / "out"
     save_short_episodes(home)
     (home / "mine.py").write_text(OWN.format(check=cluster.apart, out=str(out)))
+    mines.lay(home)
     config = sweep_options(home)
     command = ["--preset", "smoke", "--out", "out", "--games", "starpilot"]
     command += ["--methods", *config.methods, "--recordings", *config.recordings]
@@ -155,6 +157,7 @@ def test_a_sweep_outlives_its_driver_and_a_node_and_ends_as_on_one_machine(clust
     assert (out / "starpilot/labels-reward-mc+label.n_bins=3/label.npy").is_file()
     assert len([name for name in _attempts(out) if name.startswith("starpilot/gvf-")]) == 1
     assert not (out / "starpilot/dataset").exists()  # it never travelled
+    assert not mines.gone_off(home)
 
 
 def _wait_for(out: Path, pattern: str, n: int, driver: subprocess.Popen) -> None:

@@ -160,6 +160,16 @@ def test_a_node_with_another_gsf_says_so_and_does_nothing(home):
     assert "the driver has 0.0.1" in outcome.reason
 
 
+def test_a_place_that_somebody_else_has_taken_is_refused(tmp_path, monkeypatch):
+    monkeypatch.delenv("GSF_SCRATCH", raising=False)
+    monkeypatch.setattr(node.tempfile, "gettempdir", lambda: str(tmp_path))
+    own = node.scratch_root().parent
+    assert own.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(node.os, "getuid", lambda: own.stat().st_uid + 1)
+    with pytest.raises(UserError, match="is somebody else's; set GSF_SCRATCH"):
+        node.scratch_root()
+
+
 def test_progress_reaches_the_drivers_table(home):
     def work() -> None:
         with progress("train bc", 10) as advance:

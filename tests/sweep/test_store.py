@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gsf.core.errors import UserError
 from gsf.core.logs import Beat
 from gsf.sweep import store as stores
+from gsf.sweep.storage import Storage
 from gsf.sweep.store import JOURNAL, Store, SupersededError, sweep_id
 
 RUN = "coinrun/bc/seed0"
@@ -98,6 +100,28 @@ def test_nobody_writes_or_reads_outside_of_what_is_theirs(opened, tmp_path):
             store.put(RUN, attempt, name, b"")
         with pytest.raises(ValueError, match="no name in a directory of results"):
             store.read(RUN, name)
+
+
+@pytest.mark.parametrize("name", [".cluster/store.lock", f"{RUN}/.values.npy.1.partial"])
+def test_a_link_leads_no_file_elsewhere(opened, tmp_path, name):
+    out = tmp_path / "out"
+    (out / name).parent.mkdir(parents=True)
+    (out / name).symlink_to(tmp_path / "elsewhere")
+
+    def write():
+        store = opened(out)
+        store.put(RUN, store.begin(RUN, [RUN]), f"{RUN}/values.npy", b"1", more=True)
+
+    with pytest.raises(UserError, match="is no file but a link"):
+        write()
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_storage_with_a_link_that_leads_out_is_refused(tmp_path):
+    (tmp_path / "storage").mkdir()
+    (tmp_path / "storage" / "coinrun").symlink_to(tmp_path)
+    with pytest.raises(UserError, match="coinrun is a link that leads out of"):
+        Storage(f"file://{tmp_path}/storage")
 
 
 def test_inputs_are_read_by_their_names_and_bytes_are_counted(opened, tmp_path):

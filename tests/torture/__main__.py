@@ -13,8 +13,8 @@ from concurrent.futures import ProcessPoolExecutor
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: children are forked
 
-CAMPAIGNS = ("kills", "flips", "inputs")
-SAMPLES = {"kills": 0.01, "flips": 0.03, "inputs": 0.03}  # of all, in `make test`
+CAMPAIGNS = ("kills", "flips", "inputs", "links")
+SAMPLES = {"kills": 0.01, "flips": 0.03, "inputs": 0.03, "links": 0.005}  # of all, in `make test`
 
 
 def main() -> int:

@@ -19,7 +19,7 @@ import gsf.data.replay
 import gsf.learn.train
 from gsf.behaviour.collect import CollectConfig, collect
 from gsf.core import drawing
-from gsf.core.files import write_atomic
+from gsf.core.files import atomic_directory, clear_locks, write_atomic
 from gsf.data.importers import ExportConfig, ImportConfig, export_data, import_data
 from gsf.data.inspect import CutConfig, JoinConfig, cut, join
 from gsf.data.materialise import MaterialiseConfig, materialise
@@ -123,6 +123,15 @@ def _evaluate(made: Path, out: Path) -> None:
     evaluate(EvaluateConfig("random", out / "random" / "returns.csv", GAME, **few))
 
 
+def _rows(made: Path, out: Path) -> None:
+    if not (out / "run").exists():
+        with atomic_directory(out / "run") as aside:
+            shutil.copytree(made / "train" / "run", aside, dirs_exist_ok=True)
+    clear_locks(out / "run")
+    few = {"n_seen": 0, "n_validation": 1, "n_unseen": 0, "modes": ("sampled",), "threads": 1}
+    evaluate(EvaluateConfig(str(out / "run"), max_frames=20, device="cpu", **few))
+
+
 def _play(made: Path, out: Path) -> None:
     play(PlayConfig("random", level=3, out=out / "play.gif", game=GAME, max_steps=4, fps=1))
 
@@ -170,6 +179,7 @@ STAGES: dict[str, Callable[[Path, Path], None]] = {
     "label": _label,
     "train": _train,
     "evaluate": _evaluate,
+    "evaluate a run": _rows,
     "play": _play,
     "similar": _similar,
     "sweep": _sweep,

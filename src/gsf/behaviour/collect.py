@@ -62,7 +62,8 @@ def collect(config: CollectConfig) -> Path:
         _check_trainable(config, first)
     identity = _identity(config, given, first)
     if identity.is_done(out):
-        (out / RECORDING_STATE).unlink(missing_ok=True)  # of a process killed at its very end
+        with contextlib.suppress(OSError):  # of a process killed at its very end
+            (out / RECORDING_STATE).unlink()
         path = path if path.is_file() else out / DATASET
         console.print(f"{path} is there already.", soft_wrap=True)
         return path

@@ -187,7 +187,7 @@ def record_plain(
 def to_tensors(value: Any) -> Any:
     """bytes become uint8 tensors, of which a checkpoint holds no others."""
     if isinstance(value, bytes):
-        return torch.from_numpy(np.frombuffer(value, np.uint8).copy())
+        return torch.from_numpy(np.frombuffer(bytearray(value), np.uint8))  # none, too
     if isinstance(value, dict):
         return {key: to_tensors(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

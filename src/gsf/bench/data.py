@@ -124,7 +124,8 @@ def _peak_megabytes(recording: Path, out: Path) -> float:
     """Of a process of its own: the high-water mark never falls again."""
     argv = ["materialise", str(recording), "--out", str(out)]
     code = f"import gsf.cli, gsf.bench.data as b; gsf.cli.main({argv}); print(b.peak_megabytes())"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    command = [sys.executable, "-P", "-c", code]  # without the current folder
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     return float(done.stdout)
 
 

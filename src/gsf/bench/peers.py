@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from gsf.core.errors import UserError
+from gsf.core.processes import starting
 
 SHAPE, N_ACTIONS = (3, 64, 64), 15  # Procgen's
 
@@ -91,7 +92,8 @@ def peer_step(checkout: Path, batch: int) -> Iterator[Callable[[], float]]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(name, checkout, batch, theirs), daemon=True)
-    process.start()
+    with starting():
+        process.start()
     theirs.close()
 
     def ask() -> float:

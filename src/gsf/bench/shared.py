@@ -115,7 +115,7 @@ def _time(stage: Stage, out: Path) -> float:
 @contextlib.contextmanager
 def _neighbour() -> Iterator[None]:
     """A process that keeps one core busy."""
-    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    process = subprocess.Popen([sys.executable, "-P", "-c", "while True: pass"])
     try:
         time.sleep(0.2)
         yield

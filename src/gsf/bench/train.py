@@ -21,6 +21,7 @@ from gsf.bench.options import BenchTrainConfig as BenchTrainConfig
 from gsf.bench.peers import PEERS, find_peer, peer_step
 from gsf.core.logs import progress
 from gsf.core.options import Precision
+from gsf.core.processes import starting
 from gsf.data.dataset import Dataset
 from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.gvf.fit import FitConfig, fit
@@ -210,7 +211,7 @@ def _peak_megabytes(
     """After three steps in a process of its own."""
     context = multiprocessing.get_context("spawn")
     arguments = (home / "dataset", method, config.methods_encoder, config.batch, labels)
-    with context.Pool(1) as pool:
+    with starting(), context.Pool(1) as pool:
         return float(pool.apply(_three_steps, arguments))
 
 

@@ -33,3 +33,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Python's own error, torch's on a GPU, or its RuntimeError on a CPU; without loading torch."""
     torchs = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and torchs)
+
+
+def is_closed_pipe(error: BaseException) -> bool:
+    """Who reads what is printed has gone away; rich makes a SystemExit of it."""
+    return BrokenPipeError in (type(error), type(error.__context__))

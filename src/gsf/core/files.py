@@ -1,20 +1,27 @@
 """Files that are whole or not there: written aside and renamed, locked, identified by digests.
 
 Who writes holds a lock of what is written; who gets the lock removes what a killed one has left.
+A folder may be somebody else's: what is written stays inside, and no link in it leads elsewhere.
 """
 
 import contextlib
 import errno
 import os
+import re
+import secrets
 import shutil
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO, Any
 
 import xxhash
 
 from gsf.core.errors import UserError
 
+# No link, and no waiting for whoever reads a pipe; Windows lacks both.
+_OWN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 Listener = Callable[[Path, bool], None]
 _listeners: list[Listener] = []
 
@@ -42,13 +49,20 @@ def remove(path: Path) -> None:
 
 def write_atomic(path: Path, data: str | bytes) -> None:
     """Readers see the old file or the whole new one, even after kill -9 or power loss."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.partial")
-    with full_disk_is_named(path), _held(aside, path) as descriptor:
+    with aside_of(path) as file:
+        file.write(_encoded(data))
+
+
+@contextlib.contextmanager
+def aside_of(path: Path) -> Iterator[IO[bytes]]:
+    """A new file beside `path` to write; it becomes `path` only if the block succeeds."""
+    make_folder(path.parent)
+    for left_over in _asides(path):
+        _remove_abandoned(left_over)
+    with full_disk_is_named(path), _new_file(path) as (aside, descriptor):
         try:
-            os.ftruncate(descriptor, 0)  # what a killed writer has left of it
-            with open(descriptor, "wb", closefd=False) as file:
-                file.write(_encoded(data))
+            with open(descriptor, "w+b", closefd=False) as file:
+                yield file
             os.fsync(descriptor)
             if sys.platform == "win32":  # which renames no open file
                 os.close(descriptor)
@@ -62,14 +76,21 @@ def write_atomic(path: Path, data: str | bytes) -> None:
 
 @contextlib.contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
-    """Yields a directory beside `path` to fill; it becomes `path` only if the block succeeds."""
+    """Yields a directory beside `path` to fill; it becomes `path` only if the block succeeds.
+
+    A link to an empty directory stays one: the directory it leads to is replaced.
+    """
     if path.exists() and not _is_left_over_whole(path):
         raise UserError(f"{path} exists already; remove it or choose another --out.")
+    if path.is_symlink():
+        if not path.exists():
+            raise _no_folder(path)
+        path = Path(os.path.realpath(path))
     with full_disk_is_named(path), locked(path.parent, f".{path.name}.lock"):
-        aside = path.with_name(f".{path.name}.partial")
-        for left_over in (path, aside):  # by a process that was killed
-            if left_over.exists():
+        for left_over in (path, *_asides(path)):  # by a process that was killed
+            if left_over.is_dir() and not left_over.is_symlink():
                 shutil.rmtree(left_over)
+        aside = _aside_name(path)
         aside.mkdir()
         try:
             yield aside
@@ -106,12 +127,13 @@ def locked(directory: Path, name: str = ".lock", wait: bool = False) -> Iterator
 
     What a killed writer has left unfinished is removed.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    make_folder(directory)
     what = directory if name == ".lock" else directory / name[1:].removesuffix(".lock")
     lock = directory / name
     with _held(lock, what, wait):
         try:
             if name == ".lock":
+                refuse_links(directory)
                 for file in directory.rglob(".*.partial"):
                     _remove_abandoned(file)
             yield
@@ -126,6 +148,78 @@ def clear_locks(path: Path) -> None:
         _remove_abandoned(lock)
 
 
+def make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise _no_folder(path) from None
+
+
+def _no_folder(path: Path) -> UserError:
+    return UserError(f"{path} is a link to nothing, or no folder; remove it or choose another.")
+
+
+def check_place(out: Path) -> None:
+    """Where something is to be written, before hours are spent on it."""
+    if out.is_symlink() and not out.exists():
+        raise _no_folder(out)
+    places = (*([out] if out.is_dir() else []), *out.absolute().parents)
+    there = next(path for path in places if path.exists())
+    if not there.is_dir():
+        raise UserError(f"{out} cannot be made: {there} is not a directory.")
+    if not os.access(there, os.W_OK):
+        raise UserError(f"{out} cannot be written: you may not write into {there}.")
+
+
+def refuse_links(directory: Path, but: Callable[[Path], bool] = lambda path: False) -> None:
+    """Before writing below a directory that may be a stranger's: no link leads out of it."""
+    root = os.path.realpath(directory)
+    for home, folders, files in os.walk(root):
+        for path in (Path(home, name) for name in (*folders, *files)):
+            if not path.is_symlink() or but(path):
+                continue
+            if not Path(os.path.realpath(path)).is_relative_to(root):
+                raise UserError(f"{path} is a link that leads out of {directory}; remove it.")
+
+
+def open_own(path: Path, mode: str) -> IO[Any]:
+    """Opens a file to write that is no link, which may lead anywhere."""
+
+    def opener(name: str, flags: int) -> int:
+        return _open(Path(name), flags)
+
+    return open(path, mode, opener=opener)
+
+
+def _open(path: Path, flags: int) -> int:
+    """The descriptor of a regular file of one's own."""
+    try:
+        descriptor = os.open(path, flags | _OWN, 0o666)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise
+        raise _no_file(path) from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _no_file(path)
+    return descriptor
+
+
+def _no_file(path: Path) -> UserError:
+    return UserError(f"{path} is no file but a link, a folder or a device; remove it.")
+
+
+def _asides(path: Path) -> list[Path]:
+    """Whatever lies aside to become `path`, of a running process or a killed one."""
+    name = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]{8}\.partial")
+    return [other for other in path.parent.iterdir() if name.fullmatch(other.name)]
+
+
+def _aside_name(path: Path) -> Path:
+    """One that nobody can foresee."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+
+
 def _remove_abandoned(file: Path) -> None:
     """A partial file, unless somebody is writing it, as `gsf evaluate` may into a run."""
     if file.is_file():
@@ -134,24 +228,46 @@ def _remove_abandoned(file: Path) -> None:
 
 
 @contextlib.contextmanager
-def _held(path: Path, what: Path, wait: bool = False) -> Iterator[int]:
-    """The descriptor of a file that no other process has, made if it is not there."""
+def _new_file(path: Path) -> Iterator[tuple[Path, int]]:
+    """A file beside `path` that was not there, and its descriptor."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        aside = _aside_name(path)
+        descriptor = _open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        with contextlib.suppress(BlockingIOError):  # somebody has just taken it for abandoned
+            if _is_held(descriptor, aside, wait=False):
+                break
+        os.close(descriptor)
+    try:
+        yield aside, descriptor
+    finally:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _held(path: Path, what: Path, wait: bool = False) -> Iterator[None]:
+    """Inside, no other process has the file, which is made if it is not there."""
+    while True:
+        descriptor = _open(path, os.O_RDWR | os.O_CREAT)
         try:
-            _lock(descriptor, wait)
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), os.stat(path)):
-                    break
+            if _is_held(descriptor, path, wait):
+                break
         except OSError:
             os.close(descriptor)
             raise UserError(f"another gsf process is writing {what}; wait for it.") from None
         os.close(descriptor)  # its owner removed or renamed it after we had opened it
     try:
-        yield descriptor
+        yield
     finally:
-        with contextlib.suppress(OSError):
-            os.close(descriptor)
+        os.close(descriptor)
+
+
+def _is_held(descriptor: int, path: Path, wait: bool) -> bool:
+    """Locks a file; whether it is still the one of that name. OSError if another has it."""
+    _lock(descriptor, wait)
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    return False
 
 
 def _lock(descriptor: int, wait: bool) -> None:

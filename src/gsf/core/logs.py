@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gsf.core.errors import UserError
-from gsf.core.files import digest, tell, write_atomic
+from gsf.core.files import digest, open_own, tell, write_atomic
+from gsf.core.processes import starting
 from gsf.core.schema import COUNT
 from gsf.core.sealed import read_lines, to_line
 from gsf.core.stage import METRICS, check_finished
@@ -42,7 +43,7 @@ class Metrics:
         self._path = directory / METRICS
         kept = [row for row in read_metrics(self._path) if row["step"] <= resume_step]
         write_atomic(self._path, "".join(map(to_line, kept)))
-        self._file = open(self._path, "a")  # noqa: SIM115 (closed by close)
+        self._file = open_own(self._path, "a")
         self._board = None
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter
@@ -77,14 +78,15 @@ def _start_wandb(directory: Path) -> Any:
             "out; metrics.jsonl and TensorBoard have the same numbers."
         ) from None
     place = directory.resolve()
-    return wandb.init(
-        project="gsf",
-        name="/".join(place.parts[-3:]),
-        id=digest(str(place)),
-        resume="allow",
-        dir=str(place),
-        mode=os.environ.get("WANDB_MODE", "offline"),
-    )
+    with starting():
+        return wandb.init(
+            project="gsf",
+            name="/".join(place.parts[-3:]),
+            id=digest(str(place)),
+            resume="allow",
+            dir=str(place),
+            mode=os.environ.get("WANDB_MODE", "offline"),
+        )
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

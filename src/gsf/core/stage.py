@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from gsf.core.code import is_code
 from gsf.core.errors import UserError
-from gsf.core.files import clear_locks, digest, digest_file, is_vacant, remove
+from gsf.core.files import check_place, clear_locks, digest, digest_file, is_vacant, remove
 from gsf.core.options import Role, roles, to_json
 from gsf.core.schema import (
     ACTIONS,
@@ -154,15 +154,17 @@ class Identity:
         return _digest(self.kind, self.options, self.inputs, content)
 
     def is_done(self, out: Path) -> bool:
-        """Whether `out` is this output, whole; anything else in its place is refused."""
+        """Whether `out` is this output, whole; anything else in its place is refused, and where
+        nothing can be written."""
         manifest = self._found(out)
-        if manifest is None or not is_whole(out, manifest):
-            return False
-        made = manifest["options"]
-        if any(made.get(name) != self.options[name] for name in self.extendable):
+        if manifest is None or not is_whole(out, manifest) or self._grows(manifest["options"]):
+            check_place(out)
             return False
         clear_locks(out)
         return True
+
+    def _grows(self, made: Mapping[str, Any]) -> bool:
+        return any(made.get(name) != self.options[name] for name in self.extendable)
 
     def _found(self, out: Path) -> dict[str, Any] | None:
         """The manifest in `out`, of this output or of one that may go on to become it."""
@@ -232,12 +234,12 @@ class Identity:
             **facts,
         }
         for form in _forms(self.kind, not manifest.get("in_place")):
-            check_place(directory, json.loads(json.dumps(manifest)), form)
+            check_facts(directory, json.loads(json.dumps(manifest)), form)
         write_json(directory / MANIFEST, manifest)
         return manifest
 
 
-def check_place(out: Path, facts: Mapping[str, Any], form: Form = _PLACE) -> None:
+def check_facts(out: Path, facts: Mapping[str, Any], form: Form = _PLACE) -> None:
     """Before anything is written: a manifest that could not be read again is refused."""
     if wrong := misfit(facts, form):
         raise UserError(f"{out} cannot be made: {wrong}.")

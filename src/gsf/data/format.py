@@ -23,7 +23,7 @@ import xxhash
 
 from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory, digest, digest_file
-from gsf.core.stage import Identity, check_place, read_manifest
+from gsf.core.stage import Identity, check_facts, read_manifest
 
 COLUMN_DTYPES = {
     "action": "int32",
@@ -72,7 +72,7 @@ class DatasetWriter:
             "n_actions": int(n_actions),
             "levels": [x.item() if isinstance(x, np.generic) else x for x in levels],
         }
-        check_place(self.path, self._facts)
+        check_facts(self.path, self._facts)
         self._n_actions, self._n_levels = int(n_actions), len(self._facts["levels"])
         self._frame_bytes = int(np.prod(self.obs_shape))
         self._next = self.first_frame[:-1].copy()  # where each region goes on

@@ -3,7 +3,8 @@
 One episode on each of a fixed list of levels, greedy and by sampling, at the temperature that
 validation levels choose first (temperature.py). A row is a function of the agent, its temperature,
 its seed and the level alone: not of the order of play, nor of who plays beside it. Rows go to a
-file on the way; those already there are kept, so the same command goes on.
+file on the way; those already there are kept, so the same command goes on, and one that asks for
+more adds it. Only what an earlier --max-frames cut short, and this one does not, is played again.
 With --held-out nothing is played: held_out.py.
 """
 
@@ -18,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gsf.core.errors import UserError
-from gsf.core.files import digest, locked
+from gsf.core.files import check_place, clear_locks, locked
 from gsf.core.interrupts import stoppable
 from gsf.core.logs import console, progress
 from gsf.evaluation import temperature as temperatures
@@ -45,6 +46,8 @@ def evaluate(config: EvaluateConfig) -> pd.DataFrame:
         return judge_held_out(config)
     players = _players(config)
     out = find_out(config, "returns.csv")
+    if not out.is_file():
+        check_place(out)
     levels = _levels(players[0], config)
     modes = tuple(dict.fromkeys(config.modes))
     if players[0].method == "random":  # it has no best action
@@ -58,12 +61,15 @@ def evaluate(config: EvaluateConfig) -> pd.DataFrame:
     if not tasks:
         raise UserError("nothing to play: no split, no mode or no level is left.")
     grids = _grids(players, config)
+    rows = _read(out, players)
+    if _all_there(grids, tasks, rows):
+        clear_locks(out)
+        console.print(f"{out} has these rows already.", soft_wrap=True)
+        return _summed_up(tasks, rows, out)
+    check_place(out)
     with locked(out.parent, f".{out.name}.lock"):
-        rows = read_rows(out)
-        _require_same(players, rows, out)
+        rows = _read(out, players)
         n = sum(len(task.missing(rows)) for task in [*grids, *tasks])
-        if not n:
-            console.print(f"{out} has these rows already.", soft_wrap=True)
         what = f"evaluate {players[0].game} {players[0].method}"
         with stoppable() as stop, progress(what, n, "episodes") as advance:
             session = Session(config, out, rows, stop, advance, n)
@@ -78,7 +84,18 @@ def evaluate(config: EvaluateConfig) -> pd.DataFrame:
                 ]
             for task in tasks:
                 session.fill(task)
-    asked = pd.concat([task.of(session.rows) for task in tasks])[COLUMNS].reset_index(drop=True)
+    return _summed_up(tasks, session.rows, out)
+
+
+def _all_there(grids: Sequence[Task], tasks: Sequence[Task], rows: pd.DataFrame) -> bool:
+    """Whether nothing has to be played, chosen or written."""
+    players = [grid.player for grid in grids]
+    chosen = all(x.temperature is not None and not _stale(x, rows).any() for x in players)
+    return chosen and not any(len(task.missing(rows)) for task in [*grids, *tasks])
+
+
+def _summed_up(tasks: Sequence[Task], rows: pd.DataFrame, out: Path) -> pd.DataFrame:
+    asked = pd.concat([task.of(rows) for task in tasks])[COLUMNS].reset_index(drop=True)
     _print_summary(asked, out)
     return asked
 
@@ -111,13 +128,17 @@ def _choose(grid: Task, session: Session) -> Player:
             "was chosen before and stays; to choose again remove returns.csv and temperature.json.",
             soft_wrap=True,
         )
-    rows = session.rows
-    stale = of_player(player, rows) & (rows["mode"] == "sampled")
-    stale &= rows["temperature"] != player.temperature
-    if stale.any():  # played before there was a choice
-        renamed = rows[stale].assign(mode=[mode_at(t) for t in rows.loc[stale, "temperature"]])
-        session.write(pd.concat([rows[~stale], renamed]).drop_duplicates(KEYS))
+    rows, old = session.rows, _stale(player, session.rows)
+    if old.any():
+        renamed = rows[old].assign(mode=[mode_at(t) for t in rows.loc[old, "temperature"]])
+        session.write(pd.concat([rows[~old], renamed]).drop_duplicates(KEYS))
     return player
+
+
+def _stale(player: Player, rows: pd.DataFrame) -> pd.Series:
+    """Rows sampled before a temperature was chosen, at another."""
+    other = rows["temperature"] != player.temperature
+    return of_player(player, rows) & (rows["mode"] == "sampled") & other
 
 
 def find_out(config: EvaluateConfig, name: str) -> Path:
@@ -150,8 +171,7 @@ def _players(config: EvaluateConfig) -> list[Player]:
         env=config.env,
         level=(parse_levels(config.levels) or [0])[0],
     )
-    if config.max_frames:
-        players = [replace(x, identity=digest(x.identity, str(config.max_frames))) for x in players]
+    players = [replace(player, max_frames=config.max_frames) for player in players]
     return list({player.step: player for player in reversed(players)}.values())[::-1]
 
 
@@ -179,14 +199,17 @@ def _split(player: Player, split: Split, n: int) -> list[int]:
     return levels
 
 
-def _require_same(players: Sequence[Player], rows: pd.DataFrame, out: Path) -> None:
-    """Rows of another agent under the same name are refused."""
+def _read(out: Path, players: Sequence[Player]) -> pd.DataFrame:
+    """The rows there are; those of another agent under the same name are refused."""
+    rows = read_rows(out)
     for who in players:
-        if set(rows.loc[of_player(who, rows), IDENTITY]) - {who.identity}:
+        mine = rows[of_player(who, rows)]
+        if not mine[IDENTITY].isin([who.identity, *map(who.signature, set(mine["length"]))]).all():
             raise UserError(
                 f"{out} has rows of another {who.method} for {who.game}, seed {who.seed}, step "
                 f"{who.step}; remove it or choose another --out."
             )
+    return rows
 
 
 def _print_summary(rows: pd.DataFrame, out: Path) -> None:

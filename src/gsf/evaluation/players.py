@@ -60,10 +60,15 @@ class Player:
     difficulty: str | None = None
     temperatures: tuple[float, ...] = (1.0,)  # to choose from; a reference plays as it is
     temperature: float | None = None  # that was chosen
+    max_frames: int | None = None  # after which its episodes are cut short
 
     def at(self, mode: Mode) -> float:
         """The temperature of a mode; 1 where none has been chosen."""
         return temperature_of(mode, 1.0 if self.temperature is None else self.temperature)
+
+    def signature(self, length: int) -> str:
+        """Of a row that was cut short after so many frames: its player is told by it, too."""
+        return digest(self.identity, str(length))
 
     @property
     def names(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from gsf.core.interrupts import Stop
 from gsf.evaluation.episodes import evaluate_agent
 from gsf.evaluation.options import EvaluateConfig
 from gsf.evaluation.players import Player
-from gsf.evaluation.rows import IDENTITY, RESULTS, write_rows
+from gsf.evaluation.rows import IDENTITY, KEYS, RESULTS, write_rows
 from gsf.evaluation.splits import Split
 from gsf.nets.acting import Mode
 
@@ -24,6 +24,13 @@ def of_player(player: Player, rows: pd.DataFrame) -> pd.Series:
     for name, value in player.names.items():
         mine &= rows[name] == value
     return mine
+
+
+def lasting(player: Player, rows: pd.DataFrame) -> pd.Series:
+    """Rows of a player whose episodes would be no longer if they were played now."""
+    whole = rows[IDENTITY] == player.identity
+    enough = rows["length"] >= (player.max_frames or np.inf)
+    return of_player(player, rows) & (whole | enough)
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,7 @@ class Task:
     def of(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Those of the rows that this task would make, were there none."""
         mine = rows["level"].isin(self.levels) & rows["mode"].isin(self.modes)
-        return rows[mine & (rows["split"] == self.split) & of_player(self.player, rows)]
+        return rows[mine & (rows["split"] == self.split) & lasting(self.player, rows)]
 
     def missing(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Modes and levels that no row is of, with their temperatures."""
@@ -76,14 +83,15 @@ class Session:
             if not self._stop.asked:
                 new = self._play(task, left[at : at + size])
                 if len(new):
-                    self.write(pd.concat([self.rows, new]) if len(self.rows) else new)
+                    rows = pd.concat([self.rows, new]) if len(self.rows) else new
+                    self.write(rows.drop_duplicates(KEYS, keep="last"))
                 self._kept += len(new)
                 self._stop.kept = f"{self._kept} of {self._n} episodes are in {self.out}"
 
     def _play(self, task: Task, wanted: pd.DataFrame) -> pd.DataFrame:
         """Rows for the modes and levels wanted. An episode that two modes share is played once."""
         who, config, episode = task.player, self.config, ["level", "temperature"]
-        there = self.rows[(self.rows["split"] == task.split) & of_player(who, self.rows)]
+        there = self.rows[(self.rows["split"] == task.split) & lasting(who, self.rows)]
         known = there.drop_duplicates(episode)[[*episode, *RESULTS]]
         new = wanted.drop_duplicates(episode).merge(known, on=episode, how="left", indicator=True)
         new = new[new["_merge"] == "left_only"]
@@ -98,13 +106,14 @@ class Session:
                 n_envs=config.n_envs,
                 difficulty=who.difficulty,
                 threads=config.threads,
-                max_frames=config.max_frames,
+                max_frames=who.max_frames,
                 count=self._count,
                 stop=self._stop,
             )
             known = pd.concat([known, played]) if len(known) else played
         found = wanted.merge(known, on=episode, validate="many_to_one")
-        return found.assign(split=task.split, **who.names, **{IDENTITY: who.identity})
+        by = [who.signature(n) if n == who.max_frames else who.identity for n in found["length"]]
+        return found.assign(split=task.split, **who.names, **{IDENTITY: by})
 
     def _count(self, ended: int, played: int) -> None:
         self._episodes, self._frames = self._episodes + ended, self._frames + played

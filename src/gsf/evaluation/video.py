@@ -5,11 +5,10 @@ Each plays as `gsf evaluate` has it play: the same level, the same actions, the 
 
 import contextlib
 import itertools
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import numpy as np
 import tyro
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from gsf.core.errors import UserError
-from gsf.core.files import full_disk_is_named, locked
+from gsf.core.files import aside_of, locked
 from gsf.core.images import in_colour
 from gsf.core.options import Count, Options, Seed, between
 from gsf.evaluation.players import Device, Player, find_players, is_run
@@ -95,8 +94,8 @@ def play(config: PlayConfig) -> Path:
         level = find_game(players[0].game)[0].first_level("unseen")
     video = Video(players, level, config)
     write = _write_mp4 if config.out.suffix == ".mp4" else _write_gif
-    with _aside(config.out) as aside:
-        write(aside, video.frames(), config.fps)
+    with _aside(config.out) as file:
+        write(file, video.frames(), config.fps)
     print(f"{config.out}: {players[0].game} level {level}")
     for episode in video.episodes:
         print(f"  {episode.name}: {episode.result}")
@@ -207,35 +206,32 @@ def _caption(line: str, width: int) -> Frame:
 
 
 @contextlib.contextmanager
-def _aside(out: Path) -> Iterator[Path]:
+def _aside(out: Path) -> Iterator[IO[bytes]]:
     """A file to write beside `out`, which it becomes only if the whole video is written."""
-    aside = out.with_name(f".{out.stem}.partial{out.suffix}")  # a killed one's is written over
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked(out.parent, f".{out.name}.lock"))
-            aside.touch()
+            file = stack.enter_context(aside_of(out))
         except OSError as error:
             raise UserError(f"cannot write {out}: {error.strerror}; use another --out.") from None
-        stack.callback(aside.unlink, missing_ok=True)
-        with full_disk_is_named(out):
-            yield aside
-        os.replace(aside, out)
+        yield file
 
 
-def _write_gif(path: Path, frames: Iterator[Frame], fps: int) -> None:
+def _write_gif(file: IO[bytes], frames: Iterator[Frame], fps: int) -> None:
     octree: Any = {"method": Image.Quantize.FASTOCTREE, "dither": Image.Dither.NONE}
     images = (Image.fromarray(frame).quantize(COLOURS, **octree) for frame in frames)
     first = next(images)
-    first.save(path, save_all=True, append_images=images, duration=1000 / fps, loop=0)
+    options: Any = {"append_images": images, "duration": 1000 / fps, "loop": 0}
+    first.save(file, "GIF", save_all=True, **options)
 
 
-def _write_mp4(path: Path, frames: Iterator[Frame], fps: int) -> None:
+def _write_mp4(file: IO[bytes], frames: Iterator[Frame], fps: int) -> None:
     # Not through imageio: Procgen pins the version of its ffmpeg plugin that no longer imports.
     try:
         import av
     except ImportError:
         raise UserError(".mp4 needs PyAV: pip install 'gsf-rl[video]', or choose .gif.") from None
-    with av.open(str(path), "w") as container:
+    with av.open(file, "w", "mp4") as container:
         video = container.add_stream("libx264", rate=fps)
         video.pix_fmt = "yuv420p"
         for number, frame in enumerate(frames):

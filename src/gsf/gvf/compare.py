@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from gsf.core.files import refuse_links
 from gsf.core.registry import Found
 from gsf.core.sealed import write_json, write_table
 from gsf.core.stage import read_manifest
@@ -28,6 +29,7 @@ Array = npt.NDArray[Any]
 
 def compare(dataset: Dataset, config: FitConfig) -> Path:
     asked = [cumulants.find(x) for x in config.cumulants or cumulants.names()]
+    refuse_links(config.out)
     rows = _whole_levels(dataset, config)
     found: list[dict[str, Any]] = []
     for one in asked:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from gsf.core.code import decided_by
 from gsf.core.errors import UserError
-from gsf.core.files import atomic_directory, digest, digest_file, locked
+from gsf.core.files import atomic_directory, digest, digest_file, locked, open_own
 from gsf.core.logs import console
 from gsf.core.registry import Found
 from gsf.core.stage import Identity, read_manifest
@@ -76,7 +76,7 @@ def fit(config: FitConfig) -> Path:
             else _temporal_difference(dataset, c, config, out)
         )
         values = cumulants.ranked(value, rank, dataset.action)
-        np.save(out / "values.npy", values, allow_pickle=False)
+        _save(out / "values.npy", values)
         files = {path.name: digest_file(path) for path in sorted(out.glob("*values.npy"))}
         facts: dict[str, Any] = {"files": files}
         if config.diagnose:
@@ -157,8 +157,13 @@ def _temporal_difference(dataset: Dataset, c: Array, config: FitConfig, out: Pat
     learner = td.learn(dataset, c, config, out)
     value = learner.values(dataset, np.arange(len(dataset)), dataset.level.astype(np.int64))
     if value.shape[1] > 1:
-        np.save(out / "action_values.npy", value[:, :, 0], allow_pickle=False)
+        _save(out / "action_values.npy", value[:, :, 0])
     return logged_slot(value, dataset.action)
+
+
+def _save(path: Path, values: Array) -> None:
+    with open_own(path, "wb") as file:
+        np.save(file, values, allow_pickle=False)
 
 
 def logged_slot(value: Array, action: Array) -> Array:

@@ -161,10 +161,8 @@ def _finish(config: ReportConfig, found: Results, page: Page, stale: Iterable[st
     """The manifest, and away with files of an earlier report that this one does not have."""
     names = ["report.html", *sorted(page.files)]
     for name in set(stale) - set(names):
-        file = config.out / name
-        inside = file.parent.resolve().parent == config.out.resolve()  # no link leads elsewhere
-        if inside and file.parent.name in ("figures", "tables"):
-            file.unlink(missing_ok=True)
+        if Path(name).parent in (Path("figures"), Path("tables")):
+            (config.out / name).unlink(missing_ok=True)
     inputs = {str(run.path): run.digest for run in found.of("run")}
     files = {name: digest_file(config.out / name) for name in names}
     identity = Identity.of("report", config, inputs)

@@ -8,6 +8,7 @@ import contextlib
 import logging
 import os
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
@@ -231,7 +232,8 @@ def _connect(ray: Any, address: str) -> None:
     console.print(f"connecting to the Ray cluster at {address}", highlight=False)
     with tempfile.TemporaryFile("w+") as complaints:
         try:
-            with _errors_into(complaints):
+            # Ray's workers import from the folder that is the current one now.
+            with _errors_into(complaints), contextlib.chdir(sys.prefix):
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:  # of a dozen types
             complaints.seek(0)

@@ -5,7 +5,6 @@ once, a whole one before one in the making; another output under the same name i
 anything is copied.
 """
 
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from gsf.core.errors import UserError
-from gsf.core.files import locked
+from gsf.core.files import atomic_directory, locked, write_atomic
 from gsf.core.logs import console, progress
 from gsf.core.results import Stage, find_stages
 from gsf.core.stage import is_whole
@@ -46,7 +45,7 @@ def merge(sources: Sequence[Path], out: Path) -> Path:
             _join_rows(copies, out / name / ROWS)
             for log in (x.path.with_name(f"{x.path.name}.log") for x in copies):
                 if log.is_file() and not (out / name).with_name(log.name).exists():
-                    shutil.copyfile(log, (out / name).with_name(log.name))
+                    write_atomic((out / name).with_name(log.name), log.read_bytes())
             advance(done)
     console.print(f"{len(best)} directories of results are in {out}.", soft_wrap=True)
     return out
@@ -74,12 +73,10 @@ def _rank(stage: Stage) -> tuple[bool, int]:
 
 
 def _copy(source: Path, to: Path) -> None:
-    to.parent.mkdir(parents=True, exist_ok=True)
-    aside = to.with_name(f".{to.name}.{os.getpid()}.partial")
-    shutil.copytree(source, aside, ignore=shutil.ignore_patterns(".*"))
     if to.exists():
         shutil.rmtree(to)
-    os.rename(aside, to)
+    with atomic_directory(to) as aside:
+        shutil.copytree(source, aside, ignore=shutil.ignore_patterns(".*"), dirs_exist_ok=True)
 
 
 def _join_rows(copies: Sequence[Stage], to: Path) -> None:

@@ -60,9 +60,13 @@ class Order:
 
 
 def scratch_root() -> Path:
-    chosen = os.environ.get("GSF_SCRATCH")
-    temporary = Path(tempfile.gettempdir()) / f"gsf-{getpass.getuser()}"
-    return (Path(chosen) if chosen else temporary) / socket.gethostname()
+    if chosen := os.environ.get("GSF_SCRATCH"):
+        return Path(chosen) / socket.gethostname()
+    own = Path(tempfile.gettempdir()) / f"gsf-{getpass.getuser()}"  # where anybody may write
+    own.mkdir(mode=0o700, exist_ok=True)
+    if own.is_symlink() or own.stat().st_uid != os.getuid():
+        raise UserError(f"{own} is somebody else's; set GSF_SCRATCH to a folder of your own.")
+    return own / socket.gethostname()
 
 
 def work(order: Order, ask: Ask) -> Outcome:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from gsf.behaviour.policy import policy_of
 from gsf.core import cores
 from gsf.core.errors import UserError
-from gsf.core.files import locked
+from gsf.core.files import locked, refuse_links
 from gsf.core.logs import console
+from gsf.core.stage import MANIFEST
 from gsf.data.materialise import materialise
 from gsf.nets.runtime import pick_device
 from gsf.sweep.jobs import Job, References
@@ -36,6 +37,7 @@ def run(config: RunConfig) -> Path:
     run(RunConfig(out=Path("results"), games=("coinrun",), methods=("cql", "gsf-reward"), seeds=3))
     """
     plan = resolve(config)
+    refuse_links(config.out, but=_is_dataset)
     if config.merge:
         merge(config.merge, config.out)
         _conclude(plan)
@@ -57,6 +59,11 @@ def run(config: RunConfig) -> Path:
     if failures:
         raise UserError(f"{len(failures)} of {len(jobs)} runs failed; the others are in the table.")
     return config.out
+
+
+def _is_dataset(path: Path) -> bool:
+    """A user may keep one on another disk; once it is whole, nothing is written there."""
+    return path.name == "dataset" and (path / MANIFEST).is_file()
 
 
 class Here:

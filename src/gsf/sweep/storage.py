@@ -4,6 +4,7 @@ import contextlib
 from pathlib import Path
 
 from gsf.core.errors import UserError
+from gsf.core.files import refuse_links, write_atomic
 
 
 class Storage:
@@ -18,19 +19,19 @@ class Storage:
         try:
             self._files, self._root = fs.FileSystem.from_uri(uri)
             self._files.create_dir(self._root, recursive=True)
+            if self._files.type_name == "local":
+                refuse_links(Path(self._root))
         except (OSError, ValueError) as error:  # pyarrow's own errors are these
             raise UserError(f"--storage {uri} cannot be used: {error}") from None
 
     def write(self, name: str, path: Path) -> None:
         """Whole or not at all: an object store makes an object visible when it is complete."""
-        place, is_local = f"{self._root}/{name}", self._files.type_name == "local"
-        if is_local:
-            self._files.create_dir(place.rpartition("/")[0], recursive=True)
-        aside = f"{place}.partial" if is_local else place
-        with self._files.open_output_stream(aside) as stream:
-            stream.write(path.read_bytes())
-        if is_local:
-            self._files.move(aside, place)
+        place, data = f"{self._root}/{name}", path.read_bytes()
+        if self._files.type_name == "local":
+            write_atomic(Path(place), data)
+            return
+        with self._files.open_output_stream(place) as stream:
+            stream.write(data)
 
     def remove(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from gsf.core.errors import UserError
-from gsf.core.files import digest, write_atomic
+from gsf.core.files import digest, make_folder, open_own, write_atomic
 from gsf.core.logs import Beat
 from gsf.core.schema import COUNT
 from gsf.core.sealed import read_lines, to_line
@@ -156,7 +156,7 @@ class Store:
             raise ValueError(f"{unit} writes {', '.join(record.writes)}, not {name}")
         record.received += len(data)
         found = self._path(name)
-        found.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(found.parent)
         return found
 
     def _path(self, name: str) -> Path:
@@ -171,7 +171,7 @@ class Store:
 
     def _note(self, unit: str, record: _Record) -> None:
         path, noted = self._out / JOURNAL, ("attempt", "writes", "done", "received", "sent")
-        with open(path, "a") as file:
+        with open_own(path, "a") as file:
             file.write(to_line({"unit": unit, **{name: getattr(record, name) for name in noted}}))
             file.flush()
             os.fsync(file.fileno())
@@ -180,7 +180,7 @@ class Store:
 
 
 def _write_at(path: Path, data: bytes, at: int, sync: bool) -> None:
-    with open(path, "r+b" if path.exists() and at else "wb") as file:
+    with open_own(path, "r+b" if path.exists() and at else "wb") as file:
         if file.seek(0, os.SEEK_END) < at:
             raise ValueError(f"{path} has no byte {at} yet")
         file.truncate(at)
@@ -234,8 +234,8 @@ def _sole_writer(out: Path) -> IO[str]:
     import fcntl
 
     directory = out / ".cluster"
-    directory.mkdir(parents=True, exist_ok=True)
-    file = open(directory / "store.lock", "w")  # noqa: SIM115 (as long as the store lives)
+    make_folder(directory)
+    file = open_own(directory / "store.lock", "w")  # as long as the store lives
     for _ in range(300):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -20,8 +20,11 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from gsf.core import cores, registry
+from gsf.core.errors import is_closed_pipe
+from gsf.core.files import make_folder, open_own
 from gsf.core.interrupts import Interrupted, interruptible, stoppable
 from gsf.core.logs import Beat, console, send_beats, show_in
+from gsf.core.processes import starting
 from gsf.sweep.live import Board
 
 
@@ -44,9 +47,11 @@ def run_all(jobs: Sequence[Job], workers: int = 1) -> dict[Job, str]:
 def attempt(job: Callable[[], str | None]) -> str | None:
     try:
         return job()
-    except OSError as error:  # a full disk, a file that is gone
-        return str(error)
     except (Exception, SystemExit) as error:  # a user's own code may call exit
+        if is_closed_pipe(error):
+            raise
+        if isinstance(error, OSError):  # a full disk, a file that is gone
+            return str(error)
         console.print_exception()
         return registry.in_short(error)
 
@@ -120,8 +125,7 @@ def _start(threads: int) -> _Worker:
     context = multiprocessing.get_context("spawn")  # a fork would inherit torch's threads
     ours, its = context.Pipe()
     process = context.Process(target=_serve, args=(registry.named_files(), its))
-    # torch and Procgen read it
-    with _deaf_to_ctrl_c(), _environment(OMP_NUM_THREADS=str(threads)):
+    with starting(OMP_NUM_THREADS=str(threads)), _deaf_to_ctrl_c():  # torch and Procgen read it
         process.start()
     its.close()  # the process has its own: when it dies, we read the end
     return _Worker(ours, process)
@@ -142,21 +146,6 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-@contextlib.contextmanager
-def _environment(**values: str) -> Iterator[None]:
-    """What a process started inside finds in its environment."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
 def _hear(job: Work, worker: _Worker) -> Beat | str | None:
     """How far the job is, or, at its end, what went wrong with it."""
     try:
@@ -173,6 +162,7 @@ def _log(job: Work) -> Path:
 
 def _serve(named: list[Path], pipe: Connection) -> None:
     """A worker's life: jobs come, beats and reasons go."""
+    os.environ.pop("PYTHONSAFEPATH", None)  # what a user's code starts is its own affair
     threading.Thread(target=_die_with_parent, daemon=True).start()
     registry.allow(named)
     send_beats(pipe.send)
@@ -186,8 +176,8 @@ def _serve(named: list[Path], pipe: Connection) -> None:
 
 
 def _run_logged(job: Work) -> str | None:
-    _log(job).parent.mkdir(parents=True, exist_ok=True)
-    with open(_log(job), "a") as file, contextlib.redirect_stdout(file):
+    make_folder(_log(job).parent)
+    with open_own(_log(job), "a") as file, contextlib.redirect_stdout(file):
         show_in(file)
         try:
             return attempt(job)
