@@ -194,10 +194,10 @@ def test_the_list_says_how_far_each_recording_is_from_random_to_published(capsys
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1].startswith("Below 10% of the way, so near to random play")
     assert "coinrun" not in lines[-1]
-    found = {
-        line.split()[0]: line.split() for line in lines if line and line.split()[-1][-1] == "M"
-    }
-    assert found["coinrun-fifteen"][-2] == "77%"  # (8.23 - 3.93) / (9.5 - 3.93)
-    assert found["coinrun-validation"][-2] == "-"  # what is published is of seen levels
+    names, *rows = (line.split() for line in lines[: len(list_shipped()) + 1])
+    found = {row[0]: dict(zip(names, row, strict=True)) for row in rows}
+    assert found["coinrun-fifteen"]["way"] == "77%"  # (8.23 - 3.93) / (9.5 - 3.93)
+    assert found["coinrun-fifteen"]["player"] == "2.0M"
+    assert found["coinrun-validation"]["way"] == "-"  # what is published is of seen levels
     assert set(GAMES) <= set(found)
-    assert found["dodgeball"][-2] == "25%"  # (1.67 - 0.58) / (5.0 - 0.58)
+    assert found["dodgeball"]["way"] == "25%"  # (1.67 - 0.58) / (5.0 - 0.58)

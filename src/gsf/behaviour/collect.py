@@ -37,10 +37,10 @@ from gsf.core.code import decided_by
 from gsf.core.errors import UserError
 from gsf.core.files import locked
 from gsf.core.interrupts import stoppable
-from gsf.core.logs import Metrics, console, progress
+from gsf.core.logs import Metrics, console, progress, read_metrics
 from gsf.core.schema import COUNT, NUMBER
 from gsf.core.sealed import fitting, load_checkpoint, save_checkpoint
-from gsf.core.stage import Identity
+from gsf.core.stage import METRICS, Identity
 from gsf.core.version import __version__
 from gsf.nets import encoders
 from gsf.nets.runtime import keep_freed_memory
@@ -218,6 +218,7 @@ def _train(
         "seed": config.seed,
         "frames": ppo.frames,
         "return": ppo.mean_return,
+        "entropy": read_metrics(out / METRICS)[-1]["ppo/entropy"],
         "gsf": __version__,
         "config": identity.options,
         **({"started_from": first.provenance["digest"]} if first else {}),

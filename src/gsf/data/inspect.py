@@ -56,7 +56,17 @@ class JoinConfig(Options):
 
 def list_data(config: ListConfig) -> None:
     table = Table(box=None, padding=(0, 1, 0, 0))
-    columns = ("name", "rows", "levels", "return", "random", "published", "way", "trained")
+    columns = (
+        "name",
+        "rows",
+        "levels",
+        "return",
+        "random",
+        "published",
+        "way",
+        "player",
+        "entropy",
+    )
     for column in columns:
         table.add_column(column, justify="left" if column == "name" else "right", no_wrap=True)
     weak = []
@@ -76,7 +86,8 @@ def list_data(config: ListConfig) -> None:
             "-" if random is None else f"{random:.1f}",
             "-" if published is None else f"{published:.1f}",
             "-" if way is None else f"{way:z.0%}",
-            "; ".join(_in_short(take.policy) for take in recording.takes),
+            "; ".join(_player(take.policy) for take in recording.takes),
+            "; ".join(_entropy(take.policy) for take in recording.takes),
         )
         if way is not None and way < LEAST_WAY:
             weak.append(path.stem)
@@ -89,7 +100,10 @@ def list_data(config: ListConfig) -> None:
         "return: mean of the whole episodes recorded (in a short recording long ones are cut off, "
         "and do not count); random: of random play on the training levels; "
         "published: of PPO after 25M frames, on seen levels; way: how far the return is from "
-        "random to published; trained: for so many frames. More: gsf data info NAME.",
+        "random to published; player: a policy that PPO has trained for so many frames, or one that "
+        "plans and knows the future; entropy: of the policy, in nats, where it is known. Tiers: "
+        "GAME is a policy, GAME-planned is planned, GAME-weak is an early policy, and "
+        "...-validation is play on other levels. More: gsf data info NAME.",
         soft_wrap=True,
     )
     if weak:
@@ -144,9 +158,14 @@ def mean_return(recording: Recording) -> float | None:
     return float(np.average(means, weights=episodes))
 
 
-def _in_short(policy: dict[str, Any]) -> str:
+def _player(policy: dict[str, Any]) -> str:
     frames = policy.get("frames")
     return f"{frames / 1e6:.1f}M" if frames else str(policy.get("algorithm", "unknown"))
+
+
+def _entropy(policy: dict[str, Any]) -> str:
+    entropy = policy.get("entropy")
+    return f"{entropy:.2f}" if isinstance(entropy, float) else "-"
 
 
 def _words(facts: dict[str, Any]) -> str:
