@@ -56,17 +56,7 @@ class JoinConfig(Options):
 
 def list_data(config: ListConfig) -> None:
     table = Table(box=None, padding=(0, 1, 0, 0))
-    columns = (
-        "name",
-        "rows",
-        "levels",
-        "return",
-        "random",
-        "published",
-        "way",
-        "player",
-        "entropy",
-    )
+    columns = ("name", "rows", "levels", "return", "random", "ppo25M", "way", "player", "nats")
     for column in columns:
         table.add_column(column, justify="left" if column == "name" else "right", no_wrap=True)
     weak = []
@@ -99,9 +89,9 @@ def list_data(config: ListConfig) -> None:
     shown.print(
         "return: mean of the whole episodes recorded (in a short recording long ones are cut off, "
         "and do not count); random: of random play on the training levels; "
-        "published: of PPO after 25M frames, on seen levels; way: how far the return is from "
-        "random to published; player: a policy that PPO has trained for so many frames, or one that "
-        "plans and knows the future; entropy: of the policy, in nats, where it is known. Tiers: "
+        "ppo25M: published, of PPO after 25M frames, on seen levels; way: how far the return is "
+        "from random to published; player: a policy that PPO has trained for so many frames, or "
+        "one that plans and knows the future; nats: entropy of the policy, where known. Tiers: "
         "GAME is a policy, GAME-planned is planned, GAME-weak is an early policy, and "
         "...-validation is play on other levels. More: gsf data info NAME.",
         soft_wrap=True,
