@@ -27,6 +27,34 @@ def check(result, expected, array, tolerance=1e-12):
     np.testing.assert_allclose(np.asarray(result), expected, rtol=tolerance, atol=tolerance)
 
 
+# Gradients
+
+
+def _embedding():
+    return torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda x: eq.cql_loss(x, torch.tensor([0, 2, 1, 1, 0]), torch.arange(5.0).double(), 0.7)[0],
+        lambda x: eq.bc_loss(x, torch.tensor([0, 2, 1, 1, 0]))[0],
+        lambda x: eq.td_loss(x[:, 0], x[:, 1], torch.tensor([1, 1, 0, 1, 1])),
+        lambda x: eq.iql_value_loss(x[:, 0], x[:, 1], 0.8),
+        lambda x: eq.iql_policy_loss(
+            x, torch.tensor([0, 2, 1, 1, 0]), torch.arange(5.0).double() / 5, 2.0, 3.0
+        )[0],
+        lambda x: eq.contrastive_cce(x, torch.tensor([0, 2, -1, 1, 0]), 0.5),
+        lambda x: eq.contrastive_infonce(x, torch.tensor([0, 1, 0, 1, -1]), 0.5),
+        lambda x: eq.rank_contrast(x, torch.tensor([0.1, 0.2, 0.5, 0.9, nan]).double(), 0.5, 0.1),
+    ],
+    ids=["cql", "bc", "td", "iql_value", "iql_policy", "cce", "infonce", "rank"],
+)
+def test_gradients_are_those_of_finite_differences(loss):
+    """Nothing that a loss is to train is cut from it."""
+    assert torch.autograd.gradcheck(loss, _embedding().requires_grad_())
+
+
 # Torch or numpy in, the same out; shapes
 
 

@@ -37,6 +37,15 @@ def test_own_training_levels_are_avoided_too():
     assert split_levels("maze", "validation", 3) == [500_000, 500_001, 500_002]
 
 
+def test_agents_of_few_levels_meet_the_same_unseen_levels_as_those_of_all(monkeypatch):
+    """Levels 0..199 of the benchmark are avoided even by who has not learnt from them."""
+    splits._unlike.cache_clear()
+    monkeypatch.setattr(splits, "_plays", lambda game, levels, _: tuple(n % 300 for n in levels))
+    expected = [n for n in range(1_000_000, 1_000_300) if n % 300 not in range(200)][:5]
+    assert split_levels("maze", "unseen", 5, [3]) == split_levels("maze", "unseen", 5) == expected
+    splits._unlike.cache_clear()
+
+
 def test_seen_levels_are_the_first_of_the_training_data():
     assert split_levels("maze", "seen", 3, [7, 5, 9, 1]) == [7, 5, 9]
     assert split_levels("maze", "seen", 9, [7, 5]) == [7, 5]

@@ -62,6 +62,11 @@ def test_no_reward_at_all_has_scale_one(dataset: Dataset) -> None:
 # CQL
 
 
+class Minus(torch.nn.Module):
+    def forward(self, z: torch.Tensor) -> torch.Tensor:
+        return -z
+
+
 def plain_cql(learner: Learner, context: Any, alpha: float, double: bool) -> float:
     """The formula, one transition at a time, in float64."""
     batch, total_td, n_td, total_lse = context.batch, [0.0, 0.0], 0, [0.0, 0.0]
@@ -69,7 +74,8 @@ def plain_cql(learner: Learner, context: Any, alpha: float, double: bool) -> flo
         base: Any = learner.base
         q = [x.double() for x in base.q(context.z)]
         next_q = [x.double() for x in base.q(learner.encoder(context.next_obs))]
-        target = [x.double() for x in base.target_q(context.target_next_z)]
+        target_z = learner.target_encoder(context.next_obs)
+        target = [x.double() for x in base.target_q(target_z)]
     for i in range(len(batch.action)):
         low = torch.minimum(target[0][i], target[1][i])
         chooser = torch.minimum(next_q[0][i], next_q[1][i]) if double else low
@@ -92,10 +98,9 @@ def test_cql_is_the_formula(dataset: Dataset, double: bool, head: str) -> None:
     learner = make_learner(dataset, head=head, base=CQL.Config(alpha=0.7, double=double))
     base: Any = learner.base
     with torch.no_grad():  # targets that are not the online networks and prefer other actions
-        for p in learner.target_encoder.parameters():
-            p.mul_(0.8)
+        learner.target_encoder.embed.append(Minus())
         for p in base.target_q.parameters():
-            p.mul_(-0.8)
+            p.mul_(0.8)
     base.spec = dataclasses.replace(base.spec, reward_scale=0.05)  # some are clipped
     rng = np.random.default_rng(0)
     context = learner.look(dataset.sample(64, rng), rng)
@@ -104,6 +109,8 @@ def test_cql_is_the_formula(dataset: Dataset, double: bool, head: str) -> None:
     assert batch.terminated.any()
     online, target = base.q(context.next_z), base.target_q(context.target_next_z)
     assert (torch.minimum(*online).argmax(1) != torch.minimum(*target).argmax(1)).any()
+    by_target_z = torch.minimum(*base.q(context.target_next_z))
+    assert (torch.minimum(*online).argmax(1) != by_target_z.argmax(1)).any()
     loss, info = base(context.z, context)
     assert loss.item() == pytest.approx(plain_cql(learner, context, 0.7, double), rel=1e-6)
     torch.testing.assert_close(context.scores, torch.minimum(*base.q(context.z)).detach())

@@ -119,11 +119,16 @@ def test_targets_take_no_gradient_and_the_target_head_follows_by_its_rate(
     aux = learner.aux
     context = learner.look(episodes.gather(np.arange(10)), np.random.default_rng(0))
     assert not aux.bootstrap(context).requires_grad
+    with torch.no_grad():  # targets that are not the online networks
+        for p in (*aux.target_value.parameters(), *learner.target_encoder.parameters()):
+            p.mul_(0.7)
+        last_z = learner.target_encoder(context.crop(context.drawn["last_obs"]))
+        expected = aux.target_value(last_z)[:, 0]
+    torch.testing.assert_close(aux.bootstrap(context), expected)
     assert not any(p.requires_grad for p in aux.target_value.parameters())
-    with torch.no_grad():
-        for p in aux.value.parameters():
-            p.add_(1.0)
     before = [p.clone() for p in aux.target_value.parameters()]
     aux.after_step()
-    for old, new in zip(before, aux.target_value.parameters(), strict=True):
-        torch.testing.assert_close(new, old + 0.25)
+    online, after = aux.value.parameters(), aux.target_value.parameters()
+    for old, now, new in zip(before, online, after, strict=True):
+        torch.testing.assert_close(new, 0.75 * old + 0.25 * now)
+        assert not torch.equal(new, old)
