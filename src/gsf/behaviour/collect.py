@@ -36,6 +36,7 @@ from gsf.core.errors import UserError
 from gsf.core.files import locked
 from gsf.core.interrupts import stoppable
 from gsf.core.logs import Metrics, console, progress
+from gsf.core.presets import shorter_presets
 from gsf.core.schema import COUNT, NUMBER
 from gsf.core.sealed import fitting, load_checkpoint, save_checkpoint
 from gsf.core.stage import Identity
@@ -180,7 +181,12 @@ def _train(
         contextlib.closing(
             Metrics(out, ppo.frames, tensorboard=config.tensorboard, wandb=config.wandb)
         ) as metrics,
-        progress(f"ppo {config.game}", config.frames, "frames") as advance,
+        progress(
+            f"ppo {config.game}",
+            config.frames,
+            "frames",
+            shorter_presets("collect", "frames", config.frames),
+        ) as advance,
     ):
         advance(ppo.frames)
         while ppo.frames < config.frames:

@@ -22,6 +22,7 @@ from gsf.core.errors import UserError
 from gsf.core.files import locked
 from gsf.core.interrupts import stoppable
 from gsf.core.logs import Metrics, console, progress
+from gsf.core.presets import shorter_presets
 from gsf.core.sealed import fitting, save_checkpoint
 from gsf.core.stage import Identity, read_manifest
 from gsf.data.dataset import Dataset
@@ -153,7 +154,11 @@ def _loop(config: TrainConfig, learner: Learner, rng: np.random.Generator) -> _P
             lambda rng: learner.draw(config.batch, rng, config.n_levels), feed_rng, ahead, on_gpu
         ) as feed,
         contextlib.closing(Metrics(config.out, at.step, wandb=config.wandb)) as metrics,
-        progress(f"train {learner.method.name}", config.grad_steps) as advance,
+        progress(
+            f"train {learner.method.name}",
+            config.grad_steps,
+            shorter=shorter_presets("train", "grad_steps", config.grad_steps),
+        ) as advance,
     ):
         while at.step < config.grad_steps:
             fed = next(feed)
