@@ -12,6 +12,7 @@ from gsf.core.errors import UserError
 from gsf.core.options import (
     BatchSize,
     Count,
+    Device,
     Extendable,
     Incidental,
     Input,
@@ -84,8 +85,8 @@ class PPOConfig(Options):
     """bf16: convolutions compute in bfloat16, faster where the processor has it."""
     reward_clip: Annotated[float, above(0, 10**6)] = 10.0
     """Scaled rewards are clipped to +- this."""
-    device: Incidental[Literal["auto", "cpu", "cuda"]] = "auto"
-    """Where the network runs; auto takes CUDA if there is one."""
+    device: Incidental[Device] = "auto"
+    """Where the network runs; auto: CUDA if there is one. mps: a GPU of Apple's, if asked for."""
 
     def __post_init__(self) -> None:
         if None in self.schedule:

@@ -120,7 +120,8 @@ class _Tally:
         self._worst = torch.zeros_like(self._sums)
 
     def add(self, info: Mapping[str, Tensor]) -> None:
-        values = torch.stack([x.float() for x in info.values()]).double()
+        values = torch.stack([x.float() for x in info.values()])
+        values = (values.cpu() if values.device.type == "mps" else values).double()  # MPS has none
         if not self.n:
             self.names, self._sums = list(info), torch.zeros_like(values)
             self._worst = self._sums
