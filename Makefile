@@ -1,7 +1,8 @@
 # `run` and `test` start from nothing but Python, git and make.
 PYTHON ?= python3
 BIN := .venv/bin
-PIP = $(BIN)/python -m pip install --quiet --constraint constraints.txt
+CONSTRAINTS ?= constraints.txt  # or tested.txt: every version as the tests last passed with it
+PIP = $(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS)
 PYTEST ?= -n 2 --dist loadgroup  # one Ray cluster at a time
 
 .PHONY: run test test-lowest test-numpy2 torture lint docs wheel browser clean
@@ -49,6 +50,10 @@ wheel: .venv/dev
 	rm -rf build/lib build/wheel
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
 	ls build/wheel
+
+# After `make test` has passed: what it passed with (Linux, Python 3.11).
+tested.txt: .venv/dev
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > $@
 
 # The report is tested in a real browser.
 browser:
