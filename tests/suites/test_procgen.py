@@ -171,6 +171,7 @@ def test_bad_requests_say_what_is_wrong(arguments, message):
         make_env(*arguments)
 
 
+@pytest.mark.procgen
 def test_gym_does_not_print_its_banner():
     code = "import gsf; gsf.make_env('coinrun', range(1), 1, 0).reset()"
     done = subprocess.run(
