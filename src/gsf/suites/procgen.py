@@ -207,7 +207,8 @@ class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self._obs()
 
     def close_extras(self, **kwargs: Any) -> None:
-        self._procgen.close()
+        if hasattr(self, "_procgen"):  # Gymnasium also closes what was refused
+            self._procgen.close()
 
 
 @functools.lru_cache(maxsize=1024)
