@@ -175,18 +175,14 @@ def _train(
             ppo.load_state_dict(state)
         seconds = state["seconds"]
         console.print(f"going on from frame {ppo.frames:,}.")
+    shorter = shorter_presets("collect", "frames", config.frames)
     with (
         stoppable() as stop,
         contextlib.closing(ppo.env),
         contextlib.closing(
             Metrics(out, ppo.frames, tensorboard=config.tensorboard, wandb=config.wandb)
         ) as metrics,
-        progress(
-            f"ppo {config.game}",
-            config.frames,
-            "frames",
-            shorter_presets("collect", "frames", config.frames),
-        ) as advance,
+        progress(f"ppo {config.game}", config.frames, "frames", shorter) as advance,
     ):
         advance(ppo.frames)
         while ppo.frames < config.frames:
