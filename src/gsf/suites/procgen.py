@@ -252,8 +252,9 @@ def _procgen() -> Any:
             from procgen import ProcgenGym3Env
         except ImportError as error:
             raise UserError(
-                f"Procgen is not installed here ({error}); its wheels are for Linux on x86-64, "
-                "where installing gsf-rl brings it. Everything but Procgen's games runs without."
+                f"Procgen is not installed here ({error}); its wheels are for Linux on x86-64 and "
+                "Python below 3.13, where installing gsf-rl brings it. Everything but Procgen's "
+                "games runs without."
             ) from None
     return ProcgenGym3Env
 
