@@ -1,15 +1,35 @@
-# Both targets start from nothing but Python 3.11, git and make.
+# `run` and `test` start from nothing but Python, git and make.
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+CONSTRAINTS ?= constraints.txt  # or tested.txt: every version as the tests last passed with it
+PIP = $(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS)
+PYTEST ?= -n 2 --dist loadgroup  # one Ray cluster at a time
 
-.PHONY: run test torture lint docs wheel browser clean
+.PHONY: run test test-lowest test-numpy2 torture lint docs wheel browser clean
 
 run: .venv/run
 	$(BIN)/gsf run --preset laptop --out results/laptop
 
 test: .venv/dev lint browser
-	$(BIN)/python -m pytest -n 2 --dist loadgroup  # one Ray cluster at a time
+	$(BIN)/python -m pytest $(PYTEST)
+
+# The lowest versions that pyproject.toml allows, in an environment of their own. Torch is that of
+# constraints.txt: other versions bring gigabytes of CUDA. CONTRIBUTING.md says what came of it.
+test-lowest: BIN := build/lowest/bin
+test-lowest:
+	$(PYTHON) -m venv --clear build/lowest
+	$(PYTHON) tests/requirements.py lowest > build/lowest/pins.txt
+	$(PIP) --constraint build/lowest/pins.txt --editable '.[dev,wandb]'
+	$(BIN)/python -m pytest $(PYTEST)
+
+# All that needs no Procgen, without it and with the newest NumPy.
+test-numpy2: BIN := build/numpy2/bin
+test-numpy2:
+	$(PYTHON) -m venv --clear build/numpy2
+	$(PYTHON) tests/requirements.py numpy2 > build/numpy2/requirements.txt
+	$(PIP) --requirement build/numpy2/requirements.txt
+	$(PIP) --no-deps --editable .
+	$(BIN)/python -m pytest $(PYTEST)
 
 # All of the attack that `make test` tries a little of (docs/reliability.md).
 torture: .venv/dev
@@ -31,6 +51,10 @@ wheel: .venv/dev
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
 	ls build/wheel
 
+# After `make test` has passed: what it passed with (Linux, Python 3.11).
+tested.txt: .venv/dev
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > $@
+
 # The report is tested in a real browser.
 browser:
 	command -v chromium >/dev/null || (apt-get update -qq && apt-get install -qq --yes --no-install-recommends chromium) || true
@@ -39,10 +63,12 @@ browser:
 	$(PYTHON) -m venv .venv
 
 .venv/run: .venv/bin/python pyproject.toml constraints.txt
+	@echo "Installing gsf and what it needs into .venv (torch is the largest): a few minutes, once."
 	$(PIP) --editable .
 	touch $@
 
 .venv/dev: .venv/bin/python pyproject.toml constraints.txt
+	@echo "Installing gsf, what it needs and what tests it into .venv: a few minutes, once."
 	$(PIP) --editable '.[dev]'
 	touch $@
 

@@ -4,35 +4,13 @@
 Links are written as they are true in the repository, and turned here into those of the site.
 """
 
-import ast
 import json
 import re
-import textwrap
 from pathlib import Path
 from typing import Any
 
-import griffe
-
 ROOT = Path(__file__).parents[1]
 PAGES = {name: f"{name.lower()}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")}
-
-
-class Examples(griffe.Extension):
-    """On the page of the API a paragraph of a docstring that is Python is shown as code."""
-
-    def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
-        if obj.docstring:
-            parts = obj.docstring.value.split("\n\n")
-            obj.docstring.value = "\n\n".join(
-                textwrap.indent(part, "    ") if is_code(part) else part for part in parts
-            )
-
-
-def is_code(text: str) -> bool:
-    try:
-        return any(isinstance(node, ast.Call) for node in ast.walk(ast.parse(text)))
-    except SyntaxError:
-        return False
 
 
 def on_files(files: Any, config: Any) -> Any:

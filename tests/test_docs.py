@@ -78,14 +78,13 @@ def test_every_shipped_recording_is_on_its_page():
     assert "coinrun" in names
 
 
-def test_the_api_page_has_every_public_name():
-    import gsf
-
-    shown = re.findall(r"(?m)^::: gsf\.(\w+)$", (ROOT / "docs" / "api.md").read_text())
-    assert sorted(shown) == gsf.__all__
-
-
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "notebook",
+    [
+        pytest.param(path, id=path.stem, marks=[pytest.mark.procgen][: path.stem == "first_look"])
+        for path in NOTEBOOKS
+    ],
+)
 def test_notebooks_run(notebook, tmp_path):
     command = [sys.executable, "-W", "error", "-c", RUN_CELLS, str(notebook)]
     small = os.environ | SMALL

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from gsf import cli
+from gsf.data.dataset import Batch, Dataset
+from gsf.learn.context import Context, Spec
 
 PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text()
 SMALL = {
@@ -38,3 +40,13 @@ def test_entry_points_are_named_as_the_page_says(registry):
 
     assert {"bases": bases, "losses": losses}[registry]._registry.group == f"gsf.{registry}"
     assert f"`gsf.{registry}`" in PAGE
+
+
+@pytest.mark.parametrize("thing", [Spec, Context, Batch, Dataset], ids=lambda x: x.__name__)
+def test_the_tables_of_fields_are_complete(thing, dataset):
+    table = re.search(rf"### `{thing.__name__}`\n(.*?)\n##", PAGE, re.S)[1]
+    rows = re.findall(r"(?m)^\| (`.*?`) \|", table)
+    shown = [name for row in rows for name in re.findall(r"`(\w+)", row)]
+    there = {*vars(thing), *getattr(thing, "__dataclass_fields__", ())}
+    there |= {*vars(dataset)} if thing is Dataset else set()
+    assert sorted(shown) == sorted(name for name in there if not name.startswith("_"))

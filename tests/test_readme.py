@@ -5,10 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from gsf import cli
 from gsf.core.presets import PRESETS
+from gsf.sweep.options import RunConfig
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
 
 
 def python(directory, *argv):
@@ -18,6 +22,7 @@ def python(directory, *argv):
     return done.stdout
 
 
+@pytest.mark.procgen
 def test_the_commands_and_the_code_run(tmp_path):
     commands = re.search(r"```sh\n(.*?)```", README, re.S)[1].splitlines()
     assert len(commands) == 7
@@ -41,3 +46,20 @@ def test_the_table_of_presets_is_what_the_presets_are():
         steps = verbs["train"]["grad_steps"]
         assert f"{steps:,} x" in row or f"{steps // 1_000_000}M x" in row
         assert verbs["train"]["encoder"] in row
+
+
+def test_the_games_near_random_play_are_those_of_the_list(capsys):
+    cli.main(["data", "list"])
+    weak = re.search(r"tell methods apart: (.*)\.", capsys.readouterr().out)[1].split(", ")
+    names = f"{', '.join(weak[:-1])} and {weak[-1]}"
+    counts = {3: "three", 4: "four", 5: "five"}
+    assert f"In {counts[len(weak)]} games what was recorded" in README
+    for page in (README, (ROOT / "docs" / "data.md").read_text()):
+        assert names in " ".join(page.split())
+
+
+def test_pages_and_help_say_the_same_minutes():
+    said = re.search(r"make run .*: (\d+) minutes", README)[1]
+    assert f"about {said} minutes" in (ROOT / "docs" / "quickstart.md").read_text()
+    source = Path(sys.modules[RunConfig.__module__].__file__).read_text()
+    assert f"laptop ({said} minutes)" in source

@@ -66,6 +66,7 @@ def kill_when(process, ready):
     assert process.exitcode == -signal.SIGKILL, "it was over before it could be killed"
 
 
+@pytest.mark.procgen
 def test_killed_and_started_again_it_comes_to_the_same_bits(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     config = CollectConfig(**TINY, out=killed)

@@ -85,6 +85,18 @@ def test_sampler_properties(lengths, n_levels, few, length, seed, larger_than_me
             assert_batch_is_rows(batch, files, last)
 
 
+def test_frames_become_arrays_as_numpy_2_asks(ds):
+    obs = np.load(ds.path / "obs.npy")
+    assert np.array_equal(np.asarray(ds.obs), obs)
+    assert np.asarray(ds.obs, np.float32).dtype == np.float32
+    assert ds.obs.__array__(copy=False).base is not None
+    copied = ds.obs.__array__(copy=True)
+    copied += 1
+    assert np.array_equal(np.asarray(ds.obs), obs)
+    with pytest.raises(ValueError, match="must be copied"):
+        ds.obs.__array__(np.float32, copy=False)
+
+
 def test_types_and_shapes(ds):
     batch = ds.sample(6, np.random.default_rng(0))
     assert batch.obs.dtype == batch.next_obs.dtype == torch.uint8

@@ -129,6 +129,7 @@ def test_an_empty_level_is_refused_unless_allowed(tmp_path):
         ({"q": True}, "--q needs --estimator td"),
         ({"estimator": "td", "bootstrap": "x"}, "--bootstrap needs --estimator mc"),
         ({"estimator": "td", "gamma": 1.0}, "--gamma below 1"),
+        ({"estimator": "td", "device": "mps"}, "--device mps: td counts in float64"),
         ({"lr": 0.0}, "--lr must be above 0"),
     ],
 )

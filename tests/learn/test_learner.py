@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gsf.core.errors import UserError
 from gsf.core.options import from_json, to_json
@@ -40,6 +41,29 @@ def same(first: list[Tensor], second: list[Tensor]) -> bool:
 def step(learner: Learner, n: int = 16, seed: int = 1) -> dict[str, Tensor]:
     rng = np.random.default_rng(seed)
     return learner.update(learner.dataset.sample(n, rng), rng)
+
+
+# Devices
+
+
+class NoFloat64(TorchDispatchMode):
+    """Stands for a GPU of Apple's, which cannot count in float64."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if isinstance(out, Tensor) and out.ndim:  # a number may be of any kind
+            assert out.dtype != torch.float64, func
+        return out
+
+
+@pytest.mark.parametrize("method", ["bc", "cql", "iql", *losses.names()])
+def test_an_update_needs_no_float64(dataset: Dataset, labels: Path, method: str) -> None:
+    gsf = method == "gsf"
+    learner = make_learner(dataset, labels if gsf else None, method="gsf-reward" if gsf else method)
+    rng = np.random.default_rng(1)
+    fed = learner.draw(16, rng, None)
+    with NoFloat64():
+        learner.update(fed[0], rng, fed[1])
 
 
 # Rewards

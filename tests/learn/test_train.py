@@ -383,6 +383,7 @@ def test_one_writer_at_a_time(dataset: Dataset, tmp_path: Path) -> None:
         ({"n_levels": 0}, "--n-levels must be between 1"),
         ({"seed": -1}, "--seed must be between 0"),
         ({"device": "cuda"}, "no CUDA device"),
+        ({"device": "mps"}, "no GPU of Apple's here; use --device cpu"),
         ({"method": "sac"}, "unknown method 'sac'; .*There are bc, cql"),
     ],
 )
@@ -394,6 +395,7 @@ def test_bad_options(
     message: str,
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     with pytest.raises(UserError, match=message):
         train(config_of(dataset, tmp_path / "run", **options))
     assert not (tmp_path / "run").exists()

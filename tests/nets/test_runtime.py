@@ -2,12 +2,13 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 
 from gsf.equations import ema
 from gsf.nets.heads import mlp
-from gsf.nets.runtime import frozen_copy, seeded, update_target
+from gsf.nets.runtime import frozen_copy, pick_device, seeded, update_target
 
 
 def test_seeded_draws_from_the_rng_and_leaves_torch_alone() -> None:
@@ -19,6 +20,21 @@ def test_seeded_draws_from_the_rng_and_leaves_torch_alone() -> None:
     assert torch.equal(make(0), make(0))
     assert not torch.equal(make(0), make(1))
     assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("name", "there", "picked"),
+    [
+        ("auto", {"cuda", "mps"}, "cuda"),
+        ("auto", {"mps"}, "cpu"),  # only if asked for
+        ("mps", {"cuda", "mps"}, "mps"),
+        ("cpu", {"cuda", "mps"}, "cpu"),
+    ],
+)
+def test_devices_are_picked_by_name_or_by_what_there_is(name, there, picked, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in there)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in there)
+    assert pick_device(name) == picked
 
 
 def test_targets_move_by_the_rate_and_take_no_gradient() -> None:

@@ -197,6 +197,12 @@ def test_bad_requests_say_what_is_wrong(arguments, message):
         make_env(*arguments)
 
 
+def test_what_was_refused_can_be_closed():
+    """As Gymnasium does when such an env is forgotten."""
+    procgen.ProcgenVectorEnv.__new__(procgen.ProcgenVectorEnv).close_extras()
+
+
+@pytest.mark.procgen
 def test_gym_does_not_print_its_banner():
     code = "import gsf; gsf.make_env('coinrun', range(1), 1, 0).reset()"
     done = subprocess.run(

@@ -1,6 +1,7 @@
 """What is told of runs is what is shown, at a terminal and in a log."""
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -24,6 +25,7 @@ def test_a_log_has_a_line_for_each_start_and_end(monkeypatch):
     with Board(3, at_a_time=2) as board:
         board.start("coinrun cql seed0")
         board.start("coinrun [bc] seed0", where="node-1")
+        board.beat("coinrun cql seed0", BEAT)
         board.end("coinrun cql seed0", None)
         board.end("coinrun [bc] seed0", "a bug")
     lines = console.file.getvalue().splitlines()
@@ -82,3 +84,54 @@ def test_progress_tells_whoever_listens(monkeypatch):
     assert heard[0].seconds_left is None
     assert heard[1].seconds_left == 0
     assert heard[1].facts == {"loss": 0.5}
+
+
+class Clock:
+    """Time that passes when a test says so."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def told(stages: dict[str, float], age: float) -> Beat | None:
+    """What a run that takes so many seconds for each stage says of itself; None: it is done."""
+    for what, seconds in stages.items():
+        if age < seconds:
+            return Beat(what, int(100 * age / seconds), 100, seconds - age, {})
+        age -= seconds
+    return None
+
+
+BC = {"train bc": 100.0, "evaluate coinrun bc": 60.0}
+GSF = {"cumulant reward": 40.0, "train gsf-reward": 130.0, "evaluate coinrun gsf-reward": 60.0}
+DONE: dict[str, float] = {}  # already, when the sweep began
+
+
+@pytest.mark.parametrize("at_a_time", [1, 2, 3])
+@pytest.mark.parametrize("runs", [(BC, GSF), (GSF, BC, BC), (BC, BC, GSF, BC), (DONE, BC, GSF)])
+def test_the_time_left_is_right_within_a_third_when_one_run_is_left(runs, at_a_time, monkeypatch):
+    shown(monkeypatch, terminal=True)
+    monkeypatch.setattr(live, "time", clock := Clock())
+    board, waiting = Board(len(runs), at_a_time), dict(enumerate(runs))
+    since: dict[int, float] = {}
+    said: dict[float, float] = {}
+    while waiting or since:
+        for run in list(waiting)[: at_a_time - len(since)]:
+            since[run] = clock.now
+            board.start(str(run))
+            del waiting[run]
+        clock.now += 1
+        for run, began in list(since.items()):
+            if (beat := told(runs[run], clock.now - began)) is not None:
+                board.beat(str(run), beat)
+            else:
+                del since[run]
+                board.end(str(run), None)
+        left = re.search(r"about (\d+):(\d+) left in all", board._counts())
+        if len(since) == 1 and not waiting and left:
+            said[clock.now] = 60 * int(left[1]) + int(left[2])
+    assert len(said) > 1
+    for when, seconds in said.items():
+        assert seconds == pytest.approx(clock.now - when, rel=1 / 3, abs=2)

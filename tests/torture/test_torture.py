@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.procgen
 def test_a_sample_of_every_campaign_finds_nothing():
     """In a process of its own: it forks, and must have no threads."""
     path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])

@@ -38,6 +38,7 @@ from gsf.core.errors import UserError
 from gsf.core.files import locked
 from gsf.core.interrupts import stoppable
 from gsf.core.logs import Metrics, console, progress, read_metrics
+from gsf.core.presets import shorter_presets
 from gsf.core.schema import COUNT, NUMBER
 from gsf.core.sealed import fitting, load_checkpoint, save_checkpoint
 from gsf.core.stage import METRICS, Identity
@@ -182,13 +183,14 @@ def _train(
             ppo.load_state_dict(state)
         seconds = state["seconds"]
         console.print(f"going on from frame {ppo.frames:,}.")
+    shorter = shorter_presets("collect", "frames", config.frames)
     with (
         stoppable() as stop,
         contextlib.closing(ppo.env),
         contextlib.closing(
             Metrics(out, ppo.frames, tensorboard=config.tensorboard, wandb=config.wandb)
         ) as metrics,
-        progress(f"ppo {config.game}", config.frames, "frames") as advance,
+        progress(f"ppo {config.game}", config.frames, "frames", shorter) as advance,
     ):
         advance(ppo.frames)
         while ppo.frames < config.frames:

@@ -13,6 +13,7 @@ from gsf.core.options import (
     BatchSize,
     CodedOptions,
     Count,
+    Device,
     Extendable,
     Incidental,
     Input,
@@ -94,8 +95,8 @@ class PPOConfig(Options):
     """bf16: convolutions compute in bfloat16, faster where the processor has it."""
     reward_clip: Annotated[float, above(0, 10**6)] = 10.0
     """Scaled rewards are clipped to +- this."""
-    device: Incidental[Literal["auto", "cpu", "cuda"]] = "auto"
-    """Where the network runs; auto takes CUDA if there is one."""
+    device: Incidental[Device] = "auto"
+    """Where the network runs; auto: CUDA if there is one. mps: a GPU of Apple's, if asked for."""
 
     def __post_init__(self) -> None:
         if None in self.schedule:

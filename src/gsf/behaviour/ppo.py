@@ -73,7 +73,7 @@ def entropy(logits: Tensor) -> Tensor:
 
 def sample(logits: Tensor, rng: np.random.Generator) -> NDArray[np.int64]:
     """An action of each row, a ~ softmax(logits).  [n,A] -> [n]."""
-    return acting.sample(logits.double().softmax(1).cpu().numpy(), rng.random(len(logits)))
+    return acting.sample(logits.cpu().double().softmax(1).numpy(), rng.random(len(logits)))
 
 
 class RewardScaler:

@@ -107,6 +107,8 @@ def spell_rate(rate: float, unit: str) -> str:
 
 Advance = Callable[..., None]
 SECONDS_BETWEEN_BEATS = 0.5
+SECONDS_TO_MEASURE = 5.0
+LONG_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -129,19 +131,52 @@ def send_beats(listener: Callable[[Beat], None] | None) -> None:
     _listener = listener
 
 
-@contextlib.contextmanager
-def progress(what: str, total: int, unit: str = "steps") -> Iterator[Advance]:
-    """Yields `advance(done, **facts)`: a bar with rate and time left, or lines in a log file."""
-    started, first, last_line = time.monotonic(), None, time.monotonic()
+@dataclass
+class Pace:
+    """How fast something goes, from its first step on: what came before was getting ready."""
 
-    def seconds_left(done: int) -> float | None:
-        played = done - (first or 0)
-        return (time.monotonic() - started) / played * max(total - done, 0) if played > 0 else None
+    total: int
+    _first: tuple[float, int] | None = None  # when, and how far it was
+
+    def rate(self, done: int) -> float:
+        """By the second; 0 if nothing is known yet."""
+        now = time.monotonic()
+        self._first = self._first or (now, done)
+        return (done - self._first[1]) / max(now - self._first[0], 1e-9)
+
+    def seconds_left(self, done: int) -> float | None:
+        rate = self.rate(done)
+        return max(self.total - done, 0) / rate if rate > 0 else None
+
+    def measured(self) -> bool:
+        return self._first is not None and time.monotonic() - self._first[0] >= SECONDS_TO_MEASURE
+
+
+def _say_if_long(what: str, seconds: float, shorter: str) -> None:
+    if seconds > LONG_SECONDS:
+        minutes = round(seconds / 60)
+        length = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+        line = f"{what} will take about {length} at the speed of its first seconds."
+        line += f" Shorter: {shorter}." if shorter else ""
+        console.print(line, soft_wrap=True, highlight=False)
+
+
+@contextlib.contextmanager
+def progress(
+    what: str, total: int, unit: str = "steps", shorter: str | None = None
+) -> Iterator[Advance]:
+    """Yields `advance(done, **facts)`: a bar with rate and time left, or lines in a log file.
+
+    `shorter`: what would take less time, which is said once if this will take long.
+    """
+    pace, last_line = Pace(total), time.monotonic()
 
     def describe(done: int, facts: Mapping[str, Any]) -> str:
-        nonlocal first
-        first = done if first is None else first
-        rate = (done - first) / max(time.monotonic() - started, 1e-9)
+        nonlocal shorter
+        rate = pace.rate(done)
+        if shorter is not None and pace.measured():
+            _say_if_long(what, pace.seconds_left(done) or 0.0, shorter)
+            shorter = None
         shown = [f"{k}={v:.3g}" if isinstance(v, float) else f"{k}={v}" for k, v in facts.items()]
         return " ".join([spell_rate(rate, unit), *shown])
 
@@ -149,11 +184,11 @@ def progress(what: str, total: int, unit: str = "steps") -> Iterator[Advance]:
         listener, last_line = _listener, -math.inf
 
         def advance_beat(done: int, **facts: Any) -> None:
-            nonlocal first, last_line
-            first = done if first is None else first
+            nonlocal last_line
+            left = pace.seconds_left(done)
             if done >= total or time.monotonic() - last_line > SECONDS_BETWEEN_BEATS:
                 last_line = time.monotonic()
-                listener(Beat(what, done, total, seconds_left(done), facts))
+                listener(Beat(what, done, total, left, facts))
 
         yield advance_beat
         return
@@ -163,7 +198,7 @@ def progress(what: str, total: int, unit: str = "steps") -> Iterator[Advance]:
         def advance_log(done: int, **facts: Any) -> None:
             nonlocal last_line
             line = describe(done, facts)
-            left = seconds_left(done)
+            left = pace.seconds_left(done)
             if time.monotonic() - last_line > 10 and left is not None:
                 last_line = time.monotonic()
                 line = f"{what}: {done:,}/{total:,} {line}, {left:.0f} s left"

@@ -88,3 +88,15 @@ def preset_values(verb: str, preset: str | None) -> dict[str, Any]:
         meant = did_you_mean(preset, PRESETS)
         raise UserError(f"unknown preset {preset!r}; {meant}choose one of {', '.join(PRESETS)}.")
     return PRESETS[preset].get(verb, {}) if preset else {}
+
+
+def shorter_presets(verb: str, option: str, value: int) -> str:
+    """Which presets do less of what takes the time of a verb, as a user would write them."""
+    less = []
+    for preset in PRESETS:
+        values = preset_values(verb, preset)
+        if values.get("estimator") == "mc":  # which trains no network
+            less.append(f"{preset} (estimator mc)")
+        elif values.get(option, value) < value:
+            less.append(f"{preset} ({values[option]:,} {option.replace('_', ' ')})")
+    return f"--preset {', '.join(less)}" if less else ""

@@ -132,7 +132,7 @@ class Dataset:
         """The given rows."""
         import torch
 
-        index = np.array(index, dtype=np.int64)
+        index = np.asarray(index, dtype=np.int64).copy()  # a tensor cannot be asked for a copy
         frame, has_next = self.frame[index], self.has_next[index]
         if self._prefetch_map is not None:
             self._prefetch(frame, 2)

@@ -37,7 +37,10 @@ class Frames:
         return found
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        return self[:] if dtype is None else self[:].astype(dtype)
+        found = self[:]
+        if copy is False and dtype not in (None, found.dtype):
+            raise ValueError(f"frames are {found.dtype}: as {dtype} they must be copied.")
+        return found.astype(dtype or found.dtype, copy=bool(copy))
 
     def take(self, frame: Array) -> Array:
         self.check(frame)

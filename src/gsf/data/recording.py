@@ -62,7 +62,8 @@ class Take:
 class Recording:
     """A game's play without its pixels, a few bits a step, which replays to the very same frames.
 
-    recording = Recording.load("coinrun"); len(recording), recording.game, recording.digest
+    recording = Recording.load("coinrun")
+    len(recording), recording.game, recording.digest
     """
 
     game: str

@@ -7,8 +7,7 @@ from typing import Annotated
 import tyro
 
 from gsf.core.errors import UserError, did_you_mean
-from gsf.core.options import Count, Options, Seed, Some, Threads, between
-from gsf.evaluation.players import Device
+from gsf.core.options import Count, Device, Options, Seed, Some, Threads, between
 from gsf.evaluation.rows import MODES, SPLITS
 from gsf.evaluation.splits import Split, parse_levels
 from gsf.nets.acting import Mode
@@ -59,7 +58,7 @@ class EvaluateConfig(Options):
     """`random` and policies: the training data, whose levels count as seen, and whose actions
     `random` draws among; a run knows its own."""
     device: Device = "auto"
-    """Where networks run; auto: a GPU if there is one."""
+    """Where networks run; auto: CUDA if there is one. mps: a GPU of Apple's, if asked for."""
     held_out: Path | None = None
     """Instead of playing: judge the run by a dataset of contexts (sites, levels) it was not trained
     on, into held_out.csv: agreement, likelihood, calibration, an estimate of the return."""

@@ -7,20 +7,19 @@ agent itself, and what its rows of results have to say about it.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from gsf.core.errors import UserError, did_you_mean
 from gsf.core.files import digest
+from gsf.core.options import Device
 from gsf.core.stage import read_manifest
 from gsf.data.format import read_facts
 from gsf.data.recording import find_policy, shipped_policies
 from gsf.evaluation.rollout import Actor, Array
 from gsf.nets.acting import TEMPERATURES, Mode, temperature_of, tempered
 from gsf.suites import Game, Suite, facts_of, find_game, known_facts, name_game
-
-Device = Literal["auto", "cpu", "cuda"]
 
 
 class RandomActor:

@@ -18,8 +18,8 @@ from PIL import Image, ImageDraw, ImageFont
 from gsf.core.errors import UserError
 from gsf.core.files import aside_of, locked
 from gsf.core.images import in_colour
-from gsf.core.options import Count, Options, Seed, between
-from gsf.evaluation.players import Device, Player, find_players, is_run
+from gsf.core.options import Count, Device, Options, Seed, between
+from gsf.evaluation.players import Player, find_players, is_run
 from gsf.evaluation.rollout import rollout
 from gsf.nets.acting import Mode
 from gsf.suites import facts_of, find_game
@@ -70,7 +70,7 @@ class PlayConfig(Options):
     """Of random play and policies: a dataset whose game and difficulty they play, and whose actions
     random play draws among."""
     device: Device = "auto"
-    """Where networks run; auto: a GPU if there is one."""
+    """Where networks run; auto: CUDA if there is one. mps: a GPU of Apple's, if asked for."""
 
     def __post_init__(self) -> None:
         given: Any = self.agents

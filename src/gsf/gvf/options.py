@@ -11,6 +11,7 @@ from gsf.core.options import (
     BatchSize,
     CodedOptions,
     Count,
+    Device,
     Incidental,
     Input,
     Precision,
@@ -66,8 +67,8 @@ class FitConfig(CodedOptions):
     """td: steps between checkpoints; the same command goes on from the last one."""
     allow_small_levels: Incidental[bool] = False
     """Accept declared levels without a single transition."""
-    device: Incidental[Literal["auto", "cpu", "cuda"]] = "auto"
-    """Where networks run; auto: a GPU if there is one."""
+    device: Incidental[Device] = "auto"
+    """Where networks run; auto: CUDA if there is one. mps: a GPU of Apple's, if asked for."""
     diagnose: Incidental[bool] = True
     """Report correlation with the logged future (td) and with the time left, and predictability on
     held-out levels."""
@@ -88,6 +89,8 @@ class FitConfig(CodedOptions):
             raise UserError("--bootstrap needs --estimator mc; td bootstraps by itself.")
         if self.estimator == "td" and self.gamma == 1:
             raise UserError("--estimator td needs --gamma below 1.")
+        if self.estimator == "td" and self.device == "mps":
+            raise UserError("--device mps: td counts in float64, which it lacks; use --device cpu.")
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from gsf.core.errors import UserError
 from gsf.core.interrupts import stoppable
 from gsf.core.logs import Metrics, progress
+from gsf.core.presets import shorter_presets
 from gsf.core.schema import LEVELS, POSITIVE, SHAPE, parse_json
 from gsf.core.sealed import fitting, load_checkpoint, save_checkpoint
 from gsf.data.dataset import Batch, Dataset
@@ -318,7 +319,11 @@ def learn(dataset: Dataset, cumulants: Array, config: "FitConfig", out: Path) ->
     with (
         stoppable() as stop,
         contextlib.closing(Metrics(out, step)) as metrics,
-        progress(f"fit {config.cumulant}", config.grad_steps) as advance,
+        progress(
+            f"fit {config.cumulant}",
+            config.grad_steps,
+            shorter=shorter_presets("fit", "grad_steps", config.grad_steps),
+        ) as advance,
     ):
         for now in range(step + 1, config.grad_steps + 1):
             rows = ahead.rows[learner.rng.integers(len(ahead.rows), size=config.batch)]

@@ -14,6 +14,7 @@ from gsf.core.options import (
     BatchSize,
     CodedOptions,
     Count,
+    Device,
     Extendable,
     Incidental,
     Input,
@@ -164,8 +165,8 @@ class TrainConfig(AgentConfig, CodedOptions):
     otherwise."""
     log_every: Incidental[Count] = 50
     """Steps between rows of metrics, which are means over these steps."""
-    device: Incidental[Literal["auto", "cpu", "cuda"]] = "auto"
-    """Where networks run; auto: a GPU if there is one."""
+    device: Incidental[Device] = "auto"
+    """Where networks run; auto: CUDA if there is one. mps: a GPU of Apple's, if asked for."""
     prefetch: Incidental[Annotated[int, between(0, 1000)] | None] = None
     """Batches drawn ahead by a thread; the result is the same. Default: 2 for a GPU, else 0."""
 

@@ -23,6 +23,7 @@ from gsf.core.errors import UserError
 from gsf.core.files import locked
 from gsf.core.interrupts import stoppable
 from gsf.core.logs import Metrics, console, progress
+from gsf.core.presets import shorter_presets
 from gsf.core.schema import parse_json
 from gsf.core.sealed import fitting, save_checkpoint
 from gsf.core.stage import Identity, read_manifest
@@ -127,7 +128,8 @@ class _Tally:
         self._worst = torch.zeros_like(self._sums)
 
     def add(self, info: Mapping[str, Tensor]) -> None:
-        values = torch.stack([x.float() for x in info.values()]).double()
+        values = torch.stack([x.float() for x in info.values()])
+        values = (values.cpu() if values.device.type == "mps" else values).double()  # MPS has none
         if not self.n:
             self.names, self._sums = list(info), torch.zeros_like(values)
             self._worst = self._sums
@@ -161,7 +163,11 @@ def _loop(config: TrainConfig, learner: Learner, rng: np.random.Generator) -> _P
             lambda rng: learner.draw(config.batch, rng, config.n_levels), feed_rng, ahead, on_gpu
         ) as feed,
         contextlib.closing(Metrics(config.out, at.step, wandb=config.wandb)) as metrics,
-        progress(f"train {learner.method.name}", config.grad_steps) as advance,
+        progress(
+            f"train {learner.method.name}",
+            config.grad_steps,
+            shorter=shorter_presets("train", "grad_steps", config.grad_steps),
+        ) as advance,
     ):
         while at.step < config.grad_steps:
             fed = next(feed)

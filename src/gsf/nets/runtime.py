@@ -19,10 +19,14 @@ Module = TypeVar("Module", bound=nn.Module)
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 
 
-def pick_device(name: str) -> Literal["cpu", "cuda"]:
-    """auto: a GPU if there is one."""
+def pick_device(name: str) -> Literal["cpu", "cuda", "mps"]:
+    """auto: CUDA if there is one. MPS only if asked for: nobody has tried all of gsf on it."""
     if name == "cuda" and not torch.cuda.is_available():
         raise UserError("--device cuda: there is no CUDA device here; use --device cpu.")
+    if name == "mps" and not torch.backends.mps.is_available():
+        raise UserError("--device mps: there is no GPU of Apple's here; use --device cpu.")
+    if name == "mps":
+        return "mps"
     return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"
 
 

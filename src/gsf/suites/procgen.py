@@ -234,7 +234,8 @@ class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self._obs()
 
     def close_extras(self, **kwargs: Any) -> None:
-        self._procgen.close()
+        if hasattr(self, "_procgen"):  # Gymnasium also closes what was refused
+            self._procgen.close()
 
 
 @functools.lru_cache(maxsize=1024)
@@ -281,8 +282,9 @@ def _procgen() -> Any:
             from procgen import ProcgenGym3Env
         except ImportError as error:
             raise UserError(
-                f"Procgen is not installed here ({error}); its wheels are for Linux on x86-64, "
-                "where installing gsf-rl brings it. Everything but Procgen's games runs without."
+                f"Procgen is not installed here ({error}); its wheels are for Linux on x86-64 and "
+                "Python below 3.13, where installing gsf-rl brings it. Everything but Procgen's "
+                "games runs without."
             ) from None
     return ProcgenGym3Env
 

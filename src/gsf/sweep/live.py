@@ -7,6 +7,7 @@ then how far it is. Whoever runs the jobs, here or on a cluster, tells it.
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import mean
 from typing import Any, Self
 
 from rich.console import Group
@@ -25,6 +26,36 @@ class _Running:
     where: str
     since: float = field(default_factory=time.monotonic)
     beat: Beat | None = None
+    reached: dict[str, float] = field(default_factory=dict)  # when each of its stages began
+
+    def hear(self, beat: Beat) -> None:
+        self.beat = beat
+        self.reached.setdefault(_stage(beat), time.monotonic())
+
+
+@dataclass
+class _Pace:
+    """How long the runs that are done took: in all, and after each of their stages."""
+
+    whole: list[float] = field(default_factory=list)
+    after: dict[str, list[float]] = field(default_factory=dict)
+
+    def learn(self, running: _Running) -> None:
+        now = time.monotonic()
+        if not running.reached:  # it was done already
+            return
+        self.whole.append(now - running.since)
+        ends = [*list(running.reached.values())[1:], now]
+        for stage, end in zip(running.reached, ends, strict=True):
+            self.after.setdefault(stage, []).append(now - end)
+
+    def left(self, running: _Running) -> float:
+        """What is left of a run's stage at its own speed, and what came after it in others; before
+        a stage that no other had, as making labels, all that others did."""
+        beat = running.beat
+        if beat is None or beat.seconds_left is None:
+            return max(mean(self.whole) - (time.monotonic() - running.since), 0.0)
+        return beat.seconds_left + mean(self.after.get(_stage(beat), self.whole))
 
 
 class Board:
@@ -33,8 +64,8 @@ class Board:
     def __init__(self, n_runs: int, at_a_time: int) -> None:
         self._n_runs, self._at_a_time = n_runs, at_a_time
         self._running: dict[str, _Running] = {}
-        self._done, self._failed = 0, 0
-        self._started = self._last_lines = time.monotonic()
+        self._done, self._failed, self._pace = 0, 0, _Pace()
+        self._last_lines = time.monotonic()
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -54,7 +85,7 @@ class Board:
 
     def beat(self, run: str, beat: Beat) -> None:
         if run in self._running:
-            self._running[run].beat = beat
+            self._running[run].hear(beat)
         if self._live is None and time.monotonic() - self._last_lines > SECONDS_BETWEEN_LINES:
             self._last_lines = time.monotonic()
             for name, running in self._running.items():
@@ -62,6 +93,8 @@ class Board:
 
     def end(self, run: str, reason: str | None) -> None:
         running = self._running.pop(run, None)
+        if running and reason is None:
+            self._pace.learn(running)
         self._done += reason is None
         self._failed += reason is not None
         took = f" in {_clock(time.monotonic() - running.since)}" if running else ""
@@ -91,10 +124,18 @@ class Board:
         words += [
             f"{n} {what}" for n, what in ((self._failed, "failed"), (waiting, "waiting")) if n
         ]
-        if over and over < self._n_runs:
-            a_run = (time.monotonic() - self._started) / over
-            words.append(f"about {_clock(a_run * (self._n_runs - over))} left in all")
+        if self._pace.whole and over < self._n_runs:
+            words.append(f"about {_clock(self._left(waiting))} left in all")
         return ", ".join(words)
+
+    def _left(self, waiting: int) -> float:
+        """Until the last run is done, if each that waits begins when a place is free."""
+        busy = [self._pace.left(running) for running in self._running.values()]
+        places = busy + [0.0] * (self._at_a_time - len(busy))
+        for _ in range(waiting):
+            free = places.index(min(places))
+            places[free] += mean(self._pace.whole)
+        return max(places)
 
     def _say(self, line: str) -> None:
         if self._live is None:
@@ -109,6 +150,10 @@ class Board:
         for run, running in self._running.items():
             table.add_row(escape(run), *([running.where] if several else []), *_cells(running))
         return Group(table, Text(f"{self._counts()}; {self._at_a_time} at a time"))
+
+
+def _stage(beat: Beat) -> str:
+    return beat.what.partition(" ")[0]  # what follows names the method or the agent
 
 
 def _cells(running: _Running) -> list[str]:
