@@ -16,6 +16,7 @@ from torture import forks, stages
 from torture.figures import Row
 
 ENDS = ("file", "folder", "nothing")
+NAMED = {("evaluate", "random")}  # the user's own --out random/returns.csv leads there
 
 
 def campaign(home: Path, share: float = 1.0, seed: int = 0) -> list[Row]:
@@ -32,7 +33,8 @@ def campaign(home: Path, share: float = 1.0, seed: int = 0) -> list[Row]:
 def _attack(name: str, home: Path, share: float, rng: np.random.Generator) -> Row:
     row, out, outside = Row("links", name), home / "out" / name, home / "outside"
     whole = home / "made" / name
-    cases = [(place, end, full) for place in _places(whole) for end in ENDS for full in (0, 1)]
+    places = [place for place in _places(whole) if (name, str(place)) not in NAMED]
+    cases = [(place, end, full) for place in places for end in ENDS for full in (0, 1)]
     chosen = [case for case in cases if rng.random() < share]
     for place, end, full in chosen or [cases[rng.integers(len(cases))]]:
         for old in (out, outside):
