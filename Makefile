@@ -1,7 +1,7 @@
 # `run` and `test` start from nothing but Python, git and make.
 PYTHON ?= python3
 BIN := .venv/bin
-CONSTRAINTS ?= constraints.txt  # or tested.txt: every version as the tests last passed with it
+CONSTRAINTS ?= constraints.txt  # or tested.txt: the version of everything that the tests are run with
 PIP = $(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS)
 PYTEST ?= -n 2 --dist loadgroup  # one Ray cluster at a time
 
