@@ -12,6 +12,7 @@ import gsf
 from gsf.core import code
 from gsf.core.code import decided_by
 from gsf.core.stage import read_manifest
+from gsf.learn import bases
 from gsf.learn.bases.cql import CQL
 
 SOURCE = Path(gsf.__file__).parent
@@ -49,11 +50,10 @@ def other(x):
         ("return used(x)", "return -used(x)", True, True),
     ],
 )
-def test_what_counts_as_another_code(tmp_path, old, new, whole, asked):
-    (tmp_path / "a.py").write_text(MODULE)
-    (tmp_path / "b.py").write_text(MODULE.replace(old, new))
+def test_what_counts_as_another_code(old, new, whole, asked):
+    sources = MODULE.encode(), MODULE.replace(old, new).encode()
     for function, differs in (("", whole), ("asked", asked)):
-        digests = {code._read(tmp_path / name, 0, function)[0] for name in ("a.py", "b.py")}
+        digests = {code._read(source, function)[0] for source in sources}
         assert (len(digests) == 2) == differs, function
 
 
@@ -65,10 +65,21 @@ def test_what_decides_a_run_of_cql():
     assert not {x for x in found if "iql" in x or "curl" in x or "vpn" in x}
 
 
-def test_what_only_a_type_checker_imports_does_not_decide(tmp_path):
-    text = "if TYPE_CHECKING:\n    from gsf.nets import heads\nfrom gsf.nets import augment\n"
-    (tmp_path / "a.py").write_text(text)
-    assert code._read(tmp_path / "a.py", 0, "")[1] == ["gsf.nets", "gsf.nets.augment"]
+def test_what_only_a_type_checker_imports_does_not_decide():
+    text = b"if TYPE_CHECKING:\n    from gsf.nets import heads\nfrom gsf.nets import augment\n"
+    assert code._read(text, "")[1] == ["gsf.nets", "gsf.nets.augment"]
+
+
+def test_of_a_users_file_what_it_imports_even_when_the_file_is_gone(tmp_path, forget):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from gsf.learn.bases.cql import CQL\n\n\nclass Mine(CQL):\n    name = 'mine'\n"
+    )
+    mine = bases.find(f"{file}:Mine").value
+    file.unlink()
+    found = decided_by(mine)
+    assert {"gsf/learn/bases/cql.py", "gsf/equations.py:cql_loss"} <= {*found}
+    assert not any("mine" in name for name in found)
 
 
 @pytest.fixture

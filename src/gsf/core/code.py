@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gsf.core.files import digest
+from gsf.core.registry import SOURCE
 
 ROOT = Path(__file__).parents[1]
 _APART = ("gsf.core", "gsf.suites", "gsf.cli")  # files, options, games: none of them decides
@@ -35,7 +36,8 @@ def decided_by(*things: Any) -> dict[str, str]:
         if name in seen or path is None:
             continue
         seen.add(name)
-        code, imported = _read(path, path.stat().st_mtime_ns, function)
+        own = getattr(sys.modules.get(module), SOURCE, None)  # of a user's file
+        code, imported = _read(own or path.read_bytes(), function)
         names += imported
         if path.is_relative_to(ROOT):
             file = f"gsf/{path.relative_to(ROOT).as_posix()}"
@@ -60,9 +62,9 @@ def _file(name: str) -> Path | None:
 
 
 @functools.cache
-def _read(path: Path, changed: int, function: str) -> tuple[str, list[str]]:
+def _read(source: bytes, function: str) -> tuple[str, list[str]]:
     """The digest of a file's code, or of one function in it, and what of gsf that imports."""
-    tree = ast.parse(path.read_bytes())
+    tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(getattr(node, "body", None), list):
             node.body = [x for x in node.body if not _is_text(x)]  # type: ignore[attr-defined]

@@ -25,6 +25,7 @@ from gsf.core.files import digest, digest_file
 T = TypeVar("T")
 _FILE = re.compile(r"(?P<path>.+\.py):(?P<name>\w+)")
 _PREFIX = "gsf_user_"  # of the modules of such files
+SOURCE = "__source__"  # of such a module
 _named: dict[str, Path] = {}  # digest -> file that the user has named in this process
 _spelled: dict[str, str] = {}  # as the user wrote it -> digest
 _stand_ins: dict[str, Path] = {}  # as the user wrote it, on another machine -> the file here
@@ -190,6 +191,7 @@ def _run(path: Path) -> Any:
     if unique not in sys.modules:
         module = ModuleType(unique)
         module.__file__ = str(path)
+        vars(module)[SOURCE] = source  # the file may be gone when somebody asks what it imports
         sys.modules[unique] = module  # dataclasses look their module up there
         try:
             guarded(lambda: exec(compile(source, path, "exec"), vars(module)), str(path))  # noqa: S102
