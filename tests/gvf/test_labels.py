@@ -201,3 +201,12 @@ def test_batch_labels_by_hand(library):
     both = batch_labels(values.reshape(-1, 1).repeat(2, 1) if library is np.asarray
                         else values.reshape(-1, 1).repeat(1, 2), level, 2)  # fmt: skip
     assert both[:, 1].tolist() == found.tolist()
+
+
+def test_a_level_with_just_as_many_transitions_as_bins_has_labels(dataset, tmp_path):
+    gvf = fit(FitConfig(dataset.path, tmp_path / "gvf", gamma=0.8, diagnose=False))
+    n_bins = int(np.bincount(dataset.level).min())
+    for more, known in ((0, True), (1, False)):
+        options = {"n_bins": n_bins + more, "allow_small_levels": True}
+        out = label(LabelConfig(gvf, tmp_path / f"labels{more}", **options))
+        assert (np.load(out / "label.npy") >= 0).any() == known
