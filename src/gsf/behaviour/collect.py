@@ -211,7 +211,14 @@ def _train(
                 break
     (out / RECORDING_STATE).unlink(missing_ok=True)  # of a policy that has now learnt more
     shutil.rmtree(out / DATASET, ignore_errors=True)
-    facts = {
+    return save_policy(out / POLICY, ppo.net, _provenance(config, identity, ppo, out, first))
+
+
+def _provenance(
+    config: CollectConfig, identity: Identity, ppo: PPO, out: Path, first: BehaviourPolicy | None
+) -> dict[str, Any]:
+    """Where a policy came from, and how it played at the end."""
+    return {
         "algorithm": "ppo",
         "game": config.game,
         "difficulty": config.difficulty,
@@ -227,4 +234,3 @@ def _train(
         **encoders.find(config.schedule.encoder).identity("encoder_code"),
         **(env_facts(config.played) if config.env else {}),
     }
-    return save_policy(out / POLICY, ppo.net, facts)
