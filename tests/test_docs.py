@@ -13,7 +13,7 @@ import yaml
 from gsf import cli
 from gsf.core.command_line import parse
 from gsf.core.version import __version__
-from gsf.data.recording import list_shipped
+from gsf.data.tiers import list_shipped
 
 ROOT = Path(__file__).parents[1]
 WITH_COMMANDS = ("quickstart", "notebook", "methods", "cumulants", "cluster")

@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from gsf.suites import facts_of
 from gsf.suites.procgen import make_env
 from signals import stopped
 
+WALKS = Path(__file__).parents[1] / "walks.py"
 TINY = {
     "game": "fruitbot",
     "frames": 1536,
@@ -172,6 +174,25 @@ def test_asked_to_stop_it_loses_no_block_of_a_recording(tmp_path):
     assert said == f"1,024 of 1,025 recorded frames are saved in {config.out}"
     whole = collect(dataclasses.replace(config, out=tmp_path / "whole"))
     assert collect(config).read_bytes() == whole.read_bytes()
+
+
+def test_the_policy_is_kept_that_first_gets_a_part_of_the_way(tmp_path, monkeypatch):
+    monkeypatch.setattr("gsf.behaviour.ppo.N_RECENT", 6)
+    options = TINY | {"transitions": 400}
+    config = CollectConfig(**options, keep_weak=True, out=tmp_path)
+    monkeypatch.setattr("gsf.behaviour.collect.WEAK", 1.0)
+    stopped(collect, config, PPO, "iterate", at=3)
+    assert not (tmp_path / "weak.pt").exists()  # so far it has not come
+    monkeypatch.setattr("gsf.behaviour.collect.WEAK", -1.0)
+    collect(config)
+    weak, last = load_policy(tmp_path / "weak.pt"), load_policy(tmp_path)
+    returns = {
+        row["step"]: row.get("ppo/return") for row in read_metrics(tmp_path / "metrics.jsonl")
+    }
+    assert 3 * 128 < weak.provenance["frames"] < last.provenance["frames"] == TINY["frames"]
+    assert weak.provenance["return"] == returns[weak.provenance["frames"]]
+    path = collect(CollectConfig(**options, policy=tmp_path / "weak.pt", out=tmp_path / "weak"))
+    assert Recording.load(path).takes[0].policy["digest"] == weak.provenance["digest"]
 
 
 def test_other_options_in_the_same_directory_are_refused(trained):
@@ -323,5 +344,7 @@ def test_impossible_requests_are_refused(tmp_path):
         CollectConfig(game="maze", start_from=tmp_path, policy=tmp_path)
     with pytest.raises(UserError, match="exclude each other"):
         CollectConfig(game="maze", start_from=tmp_path, policy=tmp_path)
+    with pytest.raises(UserError, match="nobody has published how well"):
+        CollectConfig(env=f"{WALKS}:make", keep_weak=True)
     with pytest.raises(UserError, match="--transitions must be between 1"):
         CollectConfig(game="maze", transitions=0)

@@ -8,8 +8,9 @@ import pytest
 from gsf.behaviour.policy import load_policy
 from gsf.core.errors import UserError
 from gsf.data.inspect import ListConfig, list_data
-from gsf.data.recording import BLOCK, SHIPPED, Recording, concatenate, list_shipped
+from gsf.data.recording import BLOCK, Recording, concatenate
 from gsf.data.replay import Recorder, Replay, play_blocks
+from gsf.data.tiers import SHIPPED, list_shipped, tier_of
 from gsf.suites.procgen import GAMES, make_env
 from recordings import record
 
@@ -168,16 +169,21 @@ def test_a_missing_recording_says_what_is_shipped(tmp_path):
         Recording.load(tmp_path / "none.gsfrec")
 
 
-def test_every_shipped_recording_is_of_the_policy_shipped_with_it():
+def test_every_shipped_recording_is_of_the_player_its_name_says():
     for path in list_shipped():
-        name, held_out = path.stem.removesuffix("-validation"), path.stem.endswith("-validation")
-        (take,) = Recording.load(path.stem).takes
-        assert (
-            take.policy["digest"] == load_policy(SHIPPED / f"{name}.policy.pt").provenance["digest"]
-        )
-        assert take.levels == (range(500_000, 500_050) if held_out else range(200))
-        assert take.actions.size >= (50_000 if held_out else 500_000)
-    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 40e6
+        game, tier, held_out = tier_of(path.stem)
+        recording = Recording.load(path.stem)
+        assert recording.game == game
+        assert recording.levels == [*(range(500_000, 500_050) if held_out else range(200))]
+        if tier == "planned":
+            assert {take.policy["algorithm"] for take in recording.takes} == {"plan"}
+            assert len(recording) >= (10_000 if held_out else 100_000)
+        else:
+            policy = load_policy(SHIPPED / f"{path.stem.removesuffix('-validation')}.policy.pt")
+            (take,) = recording.takes
+            assert take.policy["digest"] == policy.provenance["digest"]
+            assert len(recording) >= (50_000 if held_out else 500_000)
+    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 60e6
 
 
 def test_play_on_a_list_of_levels_cannot_be_recorded():

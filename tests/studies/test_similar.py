@@ -12,8 +12,9 @@ from gsf.behaviour.ppo import ActorCritic
 from gsf.core.errors import UserError
 from gsf.core.stage import read_manifest
 from gsf.data.materialise import MaterialiseConfig, materialise
-from gsf.data.recording import SHIPPED, Recording, find_policy
+from gsf.data.recording import Recording
 from gsf.data.replay import Recorder, play_blocks
+from gsf.data.tiers import SHIPPED, find_policy
 from gsf.gvf.fit import FitConfig, fit
 from gsf.studies import similar
 from gsf.studies.replays import Plays

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from gsf.core.errors import UserError
-from gsf.data.recording import SHIPPED
 from gsf.suites.procgen import GAMES
 from gsf.sweep import sources
 from gsf.sweep.plan import resolve
@@ -45,7 +44,7 @@ def test_seeds_of_an_earlier_comparison_are_not_run_again(tmp_path):
 def test_all_games_are_those_that_can_be_recorded(monkeypatch):
     assert sources._all_games() == tuple(GAMES)
     assert set(resolve(RunConfig(games=("all",))).sources) == set(GAMES)
-    monkeypatch.setattr(sources, "list_shipped", lambda: [SHIPPED / "coinrun.gsfrec"])
+    monkeypatch.setattr(sources, "recorded_policies", lambda: ["coinrun"])
     with pytest.raises(UserError, match="no recording of bigfish is shipped; make one with"):
         resolve(RunConfig(games=("all",)))
 

@@ -43,12 +43,13 @@ from gsf.core.schema import COUNT, NUMBER
 from gsf.core.sealed import fitting, load_checkpoint, save_checkpoint
 from gsf.core.stage import METRICS, Identity
 from gsf.core.version import __version__
+from gsf.data.tiers import WEAK
 from gsf.nets import encoders
 from gsf.nets.runtime import keep_freed_memory
 from gsf.suites import facts_of
 from gsf.suites.gymnasium import code_of, departure
 
-TRAINING_STATE = "checkpoint.pt"
+TRAINING_STATE, WEAK_POLICY = "checkpoint.pt", "weak.pt"
 
 
 def collect(config: CollectConfig) -> Path:
@@ -201,6 +202,9 @@ def _train(
             row |= {"frames_per_second": config.frames_per_update / elapsed, "seconds": seconds}
             metrics.write(ppo.frames, {f"ppo/{name}": value for name, value in row.items()})
             advance(ppo.frames, **{k: row[k] for k in ("return", "entropy") if k in row})
+            if config.keep_weak and _is_weak(config, ppo) and not (out / WEAK_POLICY).is_file():
+                provenance = _provenance(config, identity, ppo, out, first)
+                save_policy(out / WEAK_POLICY, ppo.net, provenance)
             due = time.monotonic() - saved >= config.checkpoint_seconds
             if due or stopping or ppo.frames >= config.frames:
                 state = ppo.state_dict() | {"seconds": seconds}
@@ -212,6 +216,12 @@ def _train(
     (out / RECORDING_STATE).unlink(missing_ok=True)  # of a policy that has now learnt more
     shutil.rmtree(out / DATASET, ignore_errors=True)
     return save_policy(out / POLICY, ppo.net, _provenance(config, identity, ppo, out, first))
+
+
+def _is_weak(config: CollectConfig, ppo: PPO) -> bool:
+    """Or no longer: whether it is that far, and enough episodes say so."""
+    mean = ppo.settled_return
+    return mean is not None and (facts_of(config.played).way(mean) or 0.0) >= WEAK
 
 
 def _provenance(

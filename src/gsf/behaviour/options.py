@@ -179,6 +179,9 @@ class CollectConfig(PPOConfig, PlanConfig, CodedOptions):
     """Train this policy further (a file, the directory of another collect, the name of a shipped
     one) instead of a new one. --frames counts those it has learnt from, too; Adam's averages and
     the scale of rewards, which a policy does not hold, begin anew."""
+    keep_weak: Incidental[bool] = False
+    """Also keep, as OUT/weak.pt, the policy that first gets 30 % of the way from random play to the
+    published one, by its last 100 episodes. `--policy OUT/weak.pt` records it (tier GAME-weak)."""
     checkpoint_seconds: Incidental[Annotated[float, between(0, 10**6)]] = 60.0
     """Time between two checkpoints of training."""
     wandb: Incidental[bool] = False
@@ -215,6 +218,8 @@ class CollectConfig(PPOConfig, PlanConfig, CodedOptions):
             raise UserError(
                 f"--policy and --start-from are for a policy, not for --player {self.player}."
             )
+        if self.keep_weak and facts_of(game).way(0) is None:
+            raise UserError(f"--keep-weak: nobody has published how well {game} can be played.")
         if self.player == "plan" and self.plain:
             raise UserError("--player plan makes a recording; leave --plain out.")
 

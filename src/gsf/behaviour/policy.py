@@ -16,7 +16,8 @@ from gsf.core.errors import UserError
 from gsf.core.files import digest
 from gsf.core.schema import COUNT, DIGEST, N_ACTIONS, SEED, SHAPE, TEXT, Maybe, between, parse_json
 from gsf.core.sealed import checked, fitting, load_checkpoint, save_checkpoint
-from gsf.data.recording import MOST_LEVELS, SHIPPED, Recording, find_policy, shipped_policies
+from gsf.data.recording import MOST_LEVELS, Recording
+from gsf.data.tiers import SHIPPED, find_policy, shipped_policies
 from gsf.nets import encoders
 from gsf.nets.runtime import pick_device
 from gsf.suites import Game, facts_of

@@ -188,6 +188,11 @@ class PPO:
         """Of the last 100 episodes in raw rewards; None before the first has ended."""
         return float(np.mean(self._recent)) if self._recent else None
 
+    @property
+    def settled_return(self) -> float | None:
+        """The same; None before 100 have ended: the first to end are short ones."""
+        return self.mean_return if len(self._recent) == N_RECENT else None
+
     def iterate(self) -> dict[str, float]:
         """Metrics of one update:
         return         mean raw return of the last 100 episodes that ended

@@ -14,8 +14,9 @@ from gsf.core.files import locked
 from gsf.core.logs import console, progress
 from gsf.core.options import Count, Options, Some
 from gsf.data.format import read_facts
-from gsf.data.recording import Recording, concatenate, find_recording, list_shipped
+from gsf.data.recording import Recording, concatenate
 from gsf.data.replay import Replay
+from gsf.data.tiers import find_recording, list_shipped, tier_of
 from gsf.suites import LEAST_WAY, facts_of, find_game, known_facts
 
 
@@ -56,25 +57,21 @@ class JoinConfig(Options):
 
 def list_data(config: ListConfig) -> None:
     table = Table(box=None, padding=(0, 1, 0, 0))
-    columns = ("name", "rows", "levels", "return", "random", "ppo25M", "way", "player", "nats")
-    for column in columns:
-        table.add_column(column, justify="left" if column == "name" else "right", no_wrap=True)
+    for column in ("name", "tier", "rows", "levels", "return", "way", "player", "nats"):
+        left = column in ("name", "tier")
+        table.add_column(column, justify="left" if left else "right", no_wrap=True)
     weak = []
     for path in list_shipped():
-        recording = Recording.load(path)
+        recording, shipped = Recording.load(path), tier_of(path.stem)
         facts, mean = summary(recording), mean_return(recording)
-        random = published = way = None  # known of seen levels only
-        if not path.stem.endswith("-validation"):
-            game = facts_of(recording.game)
-            random, published = game.random, game.published and game.published[0]
-            way = None if mean is None else game.way(mean)
+        # What is published is of seen levels only.
+        way = None if shipped.held_out or mean is None else facts_of(recording.game).way(mean)
         table.add_row(
             path.stem,
+            shipped.tier,
             f"{len(recording):,}",
             facts["levels"].split()[0],
-            facts["mean return"],
-            "-" if random is None else f"{random:.1f}",
-            "-" if published is None else f"{published:.1f}",
+            "-" if mean is None else f"{mean:.2f}",
             "-" if way is None else f"{way:z.0%}",
             "; ".join(_player(take.policy) for take in recording.takes),
             "; ".join(_entropy(take.policy) for take in recording.takes),
@@ -87,13 +84,12 @@ def list_data(config: ListConfig) -> None:
         return
     shown.print(table)
     shown.print(
-        "return: mean of the whole episodes recorded (in a short recording long ones are cut off, "
-        "and do not count); random: of random play on the training levels; "
-        "ppo25M: published, of PPO after 25M frames, on seen levels; way: how far the return is "
-        "from random to published; player: a policy that PPO has trained for so many frames, or "
-        "one that plans and knows the future; nats: entropy of the policy, where known. Tiers: "
-        "GAME is a policy, GAME-planned is planned, GAME-weak is an early policy, and "
-        "...-validation is play on other levels. More: gsf data info NAME.",
+        "tier: who plays, a policy, an early one (weak), or a player that knows the future "
+        "(planned); ...-validation is play on other levels; return: mean of the whole episodes "
+        "recorded (in a short recording long ones are cut off, and do not count); way: how far "
+        "that is from random play to PPO after 25M frames as published, on seen levels; player: "
+        "frames a policy has learnt from; nats: entropy of the policy, where known. More: "
+        "gsf data info NAME.",
         soft_wrap=True,
     )
     if weak:

@@ -16,17 +16,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gsf.core.errors import UserError, did_you_mean
+from gsf.core.errors import UserError
 from gsf.core.files import digest, write_atomic
 from gsf.core.schema import COUNT, DIGEST, NUMBER, POSITIVE, SEED, Maybe, Where, between, parse_json
 from gsf.core.sealed import checked
+from gsf.data.tiers import find_recording
 from gsf.suites import Suite, facts_of, find_game
 
 FORMAT = 1
 MAGIC = b"gsf-recording\n"
 BLOCK = 1024  # steps under one checksum
 MOST_LEVELS = 1_000_000  # that a take may declare: they are listed
-SHIPPED = Path(__file__).parent / "shipped"
 _ARRAYS = ("actions", "logic", "pixels")
 _PREFIX = struct.Struct("<III")  # format, bytes of the header, CRC of the header
 
@@ -265,29 +265,3 @@ def concatenate(recordings: Sequence[Recording]) -> Recording:
         raise UserError(f"only recordings of one game and difficulty can be joined, got {shown}.")
     takes = tuple(take for r in recordings for take in r.takes)
     return replace(recordings[0], takes=takes)
-
-
-def find_recording(path: Path | str) -> Path:
-    shipped = SHIPPED / f"{path}.gsfrec"
-    found = shipped if shipped.parent == SHIPPED and shipped.is_file() else Path(path)
-    if not found.is_file():
-        names = [p.stem for p in list_shipped()]
-        meant = did_you_mean(str(path), names)
-        shipped_ones = ", ".join(names) or "none"
-        raise UserError(f"no recording at {path}; {meant}shipped ones are: {shipped_ones}.")
-    return found
-
-
-def find_policy(name: Path | str) -> Path:
-    """A policy file or the directory of a collect; a shipped policy by its name."""
-    shipped = SHIPPED / f"{name}.policy.pt"
-    is_shipped = shipped.parent == SHIPPED and shipped.is_file() and not Path(name).exists()
-    return shipped if is_shipped else Path(name)
-
-
-def shipped_policies() -> list[str]:
-    return sorted(path.name.removesuffix(".policy.pt") for path in SHIPPED.glob("*.policy.pt"))
-
-
-def list_shipped() -> list[Path]:
-    return sorted(SHIPPED.glob("*.gsfrec"), key=lambda path: path.stem)

@@ -16,7 +16,7 @@ from gsf.core.files import digest
 from gsf.core.options import Device
 from gsf.core.stage import read_manifest
 from gsf.data.format import read_facts
-from gsf.data.recording import find_policy, shipped_policies
+from gsf.data.tiers import find_policy, shipped_policies
 from gsf.evaluation.rollout import Actor, Array
 from gsf.nets.acting import TEMPERATURES, Mode, temperature_of, tempered
 from gsf.suites import Game, Suite, facts_of, find_game, known_facts, name_game

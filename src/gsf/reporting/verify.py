@@ -20,7 +20,8 @@ from gsf.core.sealed import KEY, check_file, load_checkpoint, read_json
 from gsf.core.stage import DONE, MANIFEST, is_whole, read_any_manifest
 from gsf.data.frames import verify_frames
 from gsf.data.inspect import verify_recording
-from gsf.data.recording import Recording, find_policy, find_recording
+from gsf.data.recording import Recording
+from gsf.data.tiers import find_policy, find_recording
 from gsf.evaluation.rows import read_table
 
 

@@ -31,7 +31,7 @@ class RunConfig(CodedOptions):
     preset: Preset = "laptop"
     """Sizes of every stage: smoke (a minute), laptop (10 minutes), study (CPU days), paper."""
     games: tuple[str, ...] = ()
-    """Games (`all` for every one); by default those with a shipped recording."""
+    """Games (`all` for every one); by default those with a shipped recording of a policy."""
     methods: Annotated[
         tuple[str, ...],
         Some(),

@@ -11,10 +11,11 @@ from typing import Any
 
 from gsf.core.errors import UserError
 from gsf.data.format import read_facts
-from gsf.data.recording import Recording, list_shipped
+from gsf.data.recording import Recording
+from gsf.data.tiers import recorded_policies
 from gsf.evaluation.held_out_rows import check_held_out
 from gsf.evaluation.players import Place, can_play, check_fits
-from gsf.suites import all_suites, known_facts, name_game
+from gsf.suites import all_suites, name_game
 from gsf.suites.gymnasium import code_of
 from gsf.sweep.options import RunConfig
 
@@ -86,10 +87,10 @@ def _validation(path: Path, trained: Mapping[str, Any], config: RunConfig) -> Pa
 
 
 def _recordings(config: RunConfig) -> Iterable[Source]:
-    """Those that are named, else, without datasets, those that are shipped, of the games asked."""
+    """Those named, else, without datasets, those of shipped policies; of the games asked."""
     if config.datasets and not config.recordings:
         return ()
-    given = config.recordings or tuple(p.stem for p in list_shipped() if known_facts(p.stem))
+    given = config.recordings or tuple(recorded_policies())
     found = [_recording(name, config.env) for name in given]
     if config.datasets:
         return found

@@ -15,7 +15,8 @@ from gsf.core import registry
 from gsf.core.files import atomic_directory, digest, digest_file
 from gsf.core.stage import FORMATS, read_manifest
 from gsf.core.version import __version__
-from gsf.data.recording import Recording, find_recording
+from gsf.data.recording import Recording
+from gsf.data.tiers import find_recording
 from gsf.sweep.jobs import Fitting, Job, Labelling, References
 from gsf.sweep.options import RunConfig
 from gsf.sweep.sources import Source
