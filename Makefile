@@ -5,7 +5,7 @@ CONSTRAINTS ?= constraints.txt  # or tested.txt: the version of everything that 
 PIP = $(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS)
 PYTEST ?= -n 2 --dist loadgroup  # one Ray cluster at a time
 
-.PHONY: run test test-lowest test-numpy2 torture lint docs wheel browser clean
+.PHONY: run test test-lowest test-numpy2 mutants torture lint docs wheel browser clean
 
 run: .venv/run
 	$(BIN)/gsf run --preset laptop --out results/laptop
@@ -30,6 +30,10 @@ test-numpy2:
 	$(PIP) --requirement build/numpy2/requirements.txt
 	$(PIP) --no-deps --editable .
 	$(BIN)/python -m pytest $(PYTEST)
+
+# Small wrong changes to gsf: each must be noticed by the test that the table names.
+mutants: .venv/dev
+	PYTHONPATH=tests $(BIN)/python -m mutants
 
 # All of the attack that `make test` tries a little of (docs/reliability.md).
 torture: .venv/dev

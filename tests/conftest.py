@@ -11,7 +11,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; children inherit it
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported; children inherit it
 
 import pytest
 

@@ -4,12 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from episodes import write_episodes
 from gsf.cli import main
 from gsf.core.errors import UserError
 from gsf.data.dataset import Dataset
 from gsf.evaluation.evaluate import EvaluateConfig, evaluate
 from gsf.evaluation.held_out_rows import OVERALL, check_held_out, read_held_out
-from gsf.evaluation.judging import cross_fitted, folds, logged, policies
+from gsf.evaluation.judging import cross_fitted, folds, judge, logged, policies
 from gsf.learn.corridor import write_dataset
 from gsf.learn.train import TrainConfig, train
 
@@ -97,8 +98,6 @@ def test_what_is_not_held_out_or_of_another_kind_is_refused(made, tmp_path, caps
 
 
 def test_another_shape_is_refused(made, tmp_path):
-    from episodes import write_episodes
-
     run, _ = made
     other = write_episodes(tmp_path / "other", n_actions=3, levels=(7, 8))
     with pytest.raises(UserError, match=r"has images \[16, 16, 3\], .*run \[12, 12, 3\]"):
@@ -139,6 +138,30 @@ def test_wis_of_the_policy_that_logged_is_the_logged_return(made):
     assert found["effective", "sampled-1"] == pytest.approx(1)
     assert found["effective", "greedy"] == 0  # always action 0: nobody did that
     assert np.isnan(found["wis", "greedy"])
+
+
+class Blind:
+    """Finds all actions equally good."""
+
+    def embed(self, obs):
+        return np.zeros((len(obs), 4), np.float32)
+
+    def scores_of(self, z):
+        return np.zeros((len(z), 5), np.float32)
+
+
+def test_returns_are_of_episodes_logged_from_their_start_to_an_end_or_a_time_limit(tmp_path):
+    data = write_episodes(tmp_path / "data")
+    returns, ends = [], []
+    for a, b in data.episodes():
+        if data.t[a] == 0 and (data.terminated[b - 1] or data.truncated[b - 1]):
+            returns.append((0.9 ** np.arange(b - a) * data.reward[a:b]).sum())
+            ends.append(bool(data.terminated[b - 1]))
+    assert set(ends) == {True, False}
+    assert (data.t[[a for a, _ in data.episodes()]] > 0).any()
+    rows = judge(Blind(), data, 0.9, fqe=False, mu=None)
+    found = rows[(rows["quantity"] == "logged_return") & (rows["context"] == OVERALL)]
+    assert found["value"].item() == pytest.approx(np.mean(returns))
 
 
 def test_contexts_may_have_any_name(tmp_path):

@@ -1,7 +1,13 @@
 import numpy as np
 import pytest
 
-from gsf.evaluation.intervals import estimate, intervals_over, mean_over_levels, redraw
+from gsf.evaluation.intervals import (
+    estimate,
+    intervals_over,
+    mean_over_levels,
+    redraw,
+    redraw_within,
+)
 
 
 def test_a_replicate_is_a_draw_with_replacement():
@@ -25,6 +31,15 @@ def test_levels_are_redrawn_whole():
     width = 2 * 1.96 * shared.std() / np.sqrt(20)
     assert found["high"] - found["low"] == pytest.approx(width, rel=0.1)
     assert mean_over_levels([2.0, 2.0], [5, 6]) == {"value": 2, "low": 2, "high": 2}
+
+
+def test_groups_are_drawn_again_and_within_them_their_own_things():
+    counts = redraw_within([7, 7, 7, 9, 9], np.random.default_rng(0), 4000)
+    of_groups = counts[:, :3].sum(1) / 3, counts[:, 3:].sum(1) / 2  # how often each was drawn
+    assert set(of_groups[0]) == {0, 1, 2}
+    np.testing.assert_array_equal(of_groups[0] + of_groups[1], 2)
+    assert (of_groups[0] == 0).mean() == pytest.approx(1 / 4, abs=0.03)
+    assert (counts[of_groups[0] == 1][:, 0] == 0).mean() == pytest.approx((2 / 3) ** 3, abs=0.03)
 
 
 @pytest.mark.parametrize(

@@ -13,23 +13,34 @@ GAMMA, N_STATES, N_EPISODES = 0.9, 4, 600
 
 @pytest.fixture(scope="module")
 def walks(tmp_path_factory):
-    """States 0..3 in a row: action 1 goes right, action 0 stays; -0.1 a step, 1 past the end."""
-    rng, episodes = np.random.default_rng(0), []
-    for _ in range(N_EPISODES):
-        state, episode = 0, []
-        while state < N_STATES:
+    """States 0..3 in a row: action 1 goes right, action 0 stays; -0.1 a step, 1 past the end.
+
+    Of three episodes one gets there, one is cut after three steps and one is truncated then, but
+    its last state is shown.
+    """
+    rng, states, rows = np.random.default_rng(0), [], []
+    for k in range(N_EPISODES):
+        state, t, most = 0, 0, 3 if k % 3 else np.inf
+        while state < N_STATES and t < most:
             action = int(rng.random() < 0.5)
-            after = state + action
-            episode.append((state, action, -0.1 + (after == N_STATES)))
-            state = after
-        episodes.append(episode)
+            end, limit = state + action == N_STATES, t + 1 == most
+            rows.append(
+                {
+                    "action": action,
+                    "reward": -0.1 + end,
+                    "level": 0,
+                    "episode": k,
+                    "t": t,
+                    "terminated": end,
+                    "truncated": limit and k % 3 == 2,
+                    "has_next": not (end or (limit and k % 3 == 1)),
+                    "frame": len(states),
+                }
+            )
+            states.append(state)
+            state, t = state + action, t + 1
+        states += [state] if k % 3 == 2 else []
     path = tmp_path_factory.mktemp("walks") / "data"
-    lengths = [len(x) for x in episodes]
-    states, actions, rewards = (
-        np.concatenate([[s[i] for s in x] for x in episodes]) for i in range(3)
-    )
-    episode = np.repeat(np.arange(N_EPISODES), lengths)
-    last = np.append(episode[1:] != episode[:-1], True)
     with DatasetWriter(
         path,
         name="walks",
@@ -38,13 +49,9 @@ def walks(tmp_path_factory):
         levels=[0],
         region_frames=[len(states)],
     ) as writer:
-        writer.append(0, states.astype(np.uint8).reshape(-1, 1, 1, 1))
-        t = np.arange(len(states)) - (np.cumsum(lengths) - lengths)[episode]
-        false = np.zeros(len(states), bool)
-        rows = {"action": actions, "reward": rewards, "level": false, "episode": episode, "t": t}
-        rows |= {"terminated": last, "truncated": false, "has_next": ~last}
-        writer.finish(rows | {"frame": np.arange(len(states))})
-    return Dataset.open(path), states.astype(int)
+        writer.append(0, np.array(states, np.uint8).reshape(-1, 1, 1, 1))
+        writer.finish({name: np.array([row[name] for row in rows]) for name in rows[0]})
+    return Dataset.open(path), np.array(states)
 
 
 def exact(right):

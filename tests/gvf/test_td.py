@@ -71,14 +71,14 @@ def test_bf16_changes_the_values_by_little(tmp_path):
 
 def test_sarsa_learns_the_value_of_each_action(tmp_path):
     dataset = write_chain(
-        tmp_path / "d", SCALES, length=3, reward=lambda s, a: 1.0 + 2 * a, alternate=True
+        tmp_path / "d", SCALES, length=4, reward=lambda s, a: 1.0 + 2 * a, alternate=True
     )
-    config = FitConfig(
-        dataset.path, tmp_path / "td", estimator="td", q=True, grad_steps=150, **QUICK
-    )
-    values = values_of(config)
-    # Rewards 1 and 3 in turn: Q(s, a) depends on the action after a.
-    by_step = np.array([[1 + 2.7 + 0.81, 3 + 0.9 + 3 * 0.81], [1 + 2.7, 3 + 0.9], [1, 3]])  # [t,a]
+    options = {**QUICK, "n_steps": 2, "grad_steps": 150, "q": True}
+    values = values_of(FitConfig(dataset.path, tmp_path / "td", estimator="td", **options))
+    # Rewards 1 and 3 in turn: Q(s, a) depends on the action after the last step added up.
+    by_step = np.zeros((5, 2))  # [t, a], nothing after the end
+    for t in reversed(range(4)):
+        by_step[t] = [1, 3] + 0.9 * by_step[t + 1, ::-1]
     truth = by_step[dataset.t] * np.array(SCALES)[dataset.level, None]  # [n,A]
     np.testing.assert_allclose(values, truth[np.arange(len(dataset)), dataset.action], rtol=0.1)
     np.testing.assert_allclose(np.load(tmp_path / "td" / "action_values.npy"), truth, rtol=0.1)
@@ -215,6 +215,18 @@ def test_an_update_crops_o_alone_and_rescales_the_target_too(tmp_path, monkeypat
     torch.testing.assert_close(target_value(), before, rtol=1e-4, atol=1e-4)
     assert len(cropped) == 2
     assert cropped[0] is batch.obs
+
+
+def test_an_update_bootstraps_from_the_target_network(tmp_path):
+    dataset = write_chain(tmp_path / "d", (1.0,))
+    shape = {"obs_shape": [8, 8, 3], "encoder": "impala_small", "levels": [0], "n_slots": 1, "d": 1}
+    learner = td.TDLearner(shape, seed=0, lr=0.0)
+    torch.nn.init.ones_(learner.target.head.bias)  # values are 1, and 0 by the online network
+    batch = dataset.gather(np.arange(len(dataset)))
+    slot = torch.zeros(len(dataset), dtype=torch.int64)
+    cumulant = torch.zeros(len(dataset), 1)
+    info = learner.update(batch, cumulant, slot, slot, gamma=0.9, rate=0.0)
+    assert info["gvf/target"] == pytest.approx(0.9 * float((~batch.terminated).double().mean()))
 
 
 def test_only_the_samples_chunk_gets_a_gradient():

@@ -249,6 +249,7 @@ def test_the_sweep_and_the_report_find_it(new_loss: Path, tmp_path: Path) -> Non
             recordings=(str(tmp_path / "play.gsfrec"),),
             set=(*small, *few),
             report=False,
+            workers=1,  # others would not see the folder
         )
     )
     config = ReportConfig((out,), out / "report", replicates=50, videos=False, explorer=False)
