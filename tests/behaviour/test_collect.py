@@ -338,7 +338,7 @@ def test_bad_policies_are_named(trained, tmp_path):
 def test_impossible_requests_are_refused(tmp_path):
     with pytest.raises(UserError, match="unknown game 'pong'"):
         CollectConfig(game="pong")
-    with pytest.raises(UserError, match="not for --player random"):
+    with pytest.raises(UserError, match="--player random needs no --policy"):
         CollectConfig(game="maze", player="random", policy=tmp_path)
     with pytest.raises(UserError, match="exclude each other"):
         CollectConfig(game="maze", start_from=tmp_path, policy=tmp_path)

@@ -1,16 +1,21 @@
 """A player that plans: futures by hand, better play than chance, and the same after every kill."""
 
+import dataclasses
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from gsf.behaviour import plan
 from gsf.behaviour.collect import CollectConfig, collect
 from gsf.behaviour.plan import Futures, PlannedPlay, held_at_random, places
+from gsf.behaviour.policy import save_policy
+from gsf.behaviour.ppo import ActorCritic
 from gsf.behaviour.record import from_tensors, to_tensors
 from gsf.core.errors import UserError
+from gsf.data.inspect import JoinConfig, join
 from gsf.data.recording import Recording
 from gsf.data.replay import Replay
 from signals import stopped
@@ -90,6 +95,48 @@ def test_what_was_planned_is_what_is_recorded_and_replays(tmp_path):
     assert collect(config) == tmp_path / "coinrun.gsfrec"  # is there already
 
 
+def test_a_policy_plays_half_of_the_futures(tmp_path, monkeypatch):
+    """Where the other half stands still, whoever goes to new places is a policy that runs."""
+    net = ActorCritic("nature", (64, 64, 3), 15)
+    with torch.no_grad():
+        net.policy.weight.zero_()
+        net.policy.bias.copy_(100.0 * torch.eye(15)[7])
+    made = {"game": "coinrun", "difficulty": "easy", "encoder": "nature"}
+    policy = save_policy(tmp_path / "runs.pt", net, made)
+    still = np.uint8(4)
+    monkeypatch.setattr(plan, "held_at_random", lambda n, depth, *_: np.full((n, depth), still))
+    config = CollectConfig(**SMALL, game="coinrun", transitions=64, policy=tmp_path / "runs.pt")
+    recording = Recording.load(collect(dataclasses.replace(config, out=tmp_path / "plan")))
+    (take,) = recording.takes
+    assert (take.actions == 7).mean() > 0.5
+    assert set(np.unique(take.actions)) <= {4, 7}
+    assert take.policy["algorithm"] == "plan"
+    assert take.policy["guided_by"] == policy.provenance["digest"]
+    assert (take.epsilon["first"], take.epsilon["schedule"]) == (0.0, "constant")
+    replay = Replay(recording, take)
+    assert sum(block.action.size for block in replay) == 64
+    assert replay.pixel_mismatches == 0
+
+
+def test_two_processes_plan_one_recording(tmp_path):
+    """Other seeds of the same levels, joined."""
+    parts = [
+        str(
+            collect(
+                CollectConfig(
+                    **SMALL, game="coinrun", transitions=32, seed=s, out=tmp_path / f"{s}"
+                )
+            )
+        )
+        for s in (0, 1)
+    ]
+    join(JoinConfig(tuple(parts), tmp_path / "both.gsfrec"))
+    both = Recording.load(tmp_path / "both.gsfrec")
+    assert len(both) == 64
+    assert both.levels == [*range(8)]
+    assert (both.takes[0].actions != both.takes[1].actions).any()
+
+
 def test_it_goes_on_to_the_same_actions_wherever_it_was_stopped():
     config = CollectConfig(**SMALL, game="jumper", transitions=4 * 30)
     whole, parts = PlannedPlay(config), PlannedPlay(config)
@@ -133,7 +180,7 @@ def test_without_a_reward_in_sight_it_goes_where_it_has_not_been():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"game": "maze", "policy": Path("x")}, "not for --player plan"),
+        ({"game": "maze", "start_from": Path("x")}, "not for --player plan"),
         ({"env": f"{WALKS}:make", "plain": True}, "leave --plain out"),
         ({"game": "maze", "width": 1}, "--width must be between 2"),
     ],

@@ -85,7 +85,7 @@ def collect(config: CollectConfig) -> Path:
             path = out / DATASET
             content, returns = record_plain(config, path, policy)
         else:
-            actions = planned(config, out) if config.player == "plan" else None
+            actions = planned(config, out, policy) if config.player == "plan" else None
             recording = record(config, out, policy, actions)
             recording.save(path)
             content, returns = recording.digest, recording.takes[0].returns

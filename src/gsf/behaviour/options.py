@@ -174,7 +174,8 @@ class CollectConfig(PPOConfig, PlanConfig, CodedOptions):
     epsilon: Literal["decay", "literal"] = "decay"
     """Chance of a random action while recording: from 0.1 to 0, or the paper's 0.1 - 3.96e-9 t."""
     policy: Input[Path | None] = None
-    """Record this policy (a file, or the directory of another collect) instead of training one."""
+    """Record this policy (a file, the directory of another collect, the name of a shipped one)
+    instead of training one. With --player plan it plays half of the futures that are tried."""
     start_from: Input[Path | None] = None
     """Train this policy further (a file, the directory of another collect, the name of a shipped
     one) instead of a new one. --frames counts those it has learnt from, too; Adam's averages and
@@ -214,10 +215,10 @@ class CollectConfig(PPOConfig, PlanConfig, CodedOptions):
         object.__setattr__(self, "difficulty", self.difficulty or suite.difficulties[0])
         if self.policy is not None and self.start_from is not None:
             raise UserError("--policy and --start-from exclude each other; choose one of them.")
-        if self.player != "ppo" and (self.policy is not None or self.start_from is not None):
-            raise UserError(
-                f"--policy and --start-from are for a policy, not for --player {self.player}."
-            )
+        if self.player != "ppo" and self.start_from is not None:
+            raise UserError(f"--start-from is for a policy, not for --player {self.player}.")
+        if self.player == "random" and self.policy is not None:
+            raise UserError("--player random needs no --policy; leave one of them out.")
         if self.keep_weak and facts_of(game).way(0) is None:
             raise UserError(f"--keep-weak: nobody has published how well {game} can be played.")
         if self.player == "plan" and self.plain:

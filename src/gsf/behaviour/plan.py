@@ -1,7 +1,8 @@
 """A player that plans: it tries many futures in copies of the game and plays the best of them.
 
-It needs no policy, only a game whose states can be saved and restored (`RestorableEnv`). It knows
-the random numbers to come, so not all that it does can be told from images (docs/data.md).
+It needs a game whose states can be saved and restored (`RestorableEnv`); a policy, if there is one,
+plays half of the futures, random actions the others. It knows the random numbers to come, so not
+all that it does can be told from images (docs/data.md).
 Out: actions [n_steps, n_envs]. Killed at any moment, the same command goes on to the same ones.
 """
 
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsf.behaviour.options import CollectConfig, PlanConfig
+from gsf.behaviour.policy import BehaviourPolicy
 from gsf.behaviour.record import RECORDING, from_tensors, to_tensors
 from gsf.core.interrupts import stoppable
 from gsf.core.logs import progress
@@ -97,8 +99,9 @@ class Planner:
         simulator: RestorableEnv,
         action_ids: NDArray[np.int64],
         rng: np.random.Generator,
+        policy: BehaviourPolicy | None = None,
     ) -> None:
-        self._config, self._env, self._rng = config, simulator, rng
+        self._config, self._env, self._rng, self._policy = config, simulator, rng, policy
         self._ids = action_ids.astype(np.uint8)
 
     def plan(self, state: Any, kept: Actions, seen: Counter[bytes], worth: float) -> Plan:
@@ -108,12 +111,15 @@ class Planner:
         place; with no reward in sight the plan leads to where it has been least.  worth: of being
         in the game when the future ends, or of having won it.
         """
-        config, env = self._config, self._env
-        futures = Futures(held_at_random(config.width, config.depth, self._ids, self._rng))
+        config, env, rng = self._config, self._env, self._rng
+        futures = Futures(held_at_random(config.width, config.depth, self._ids, rng))
         futures.actions[0, : len(kept)] = kept[: config.depth]
         for slot in range(config.width):
             env.restore(slot, state)
         for t in range(config.depth):
+            if self._policy:
+                guided = slice(config.width - config.width // 2, None)
+                futures.actions[guided, t] = self._policy.sample(env.observe()[0][guided], rng)
             obs, reward, terminated, truncated, info = env.step(futures.actions[:, t])
             ended = terminated | truncated
             futures.see(t, reward, ended, info.get("completed", np.zeros_like(ended)))
@@ -166,14 +172,14 @@ def held_at_random(n: int, depth: int, ids: Actions, rng: np.random.Generator) -
 class PlannedPlay:
     """A vector env played by plans, slot by slot; `actions` are those taken so far."""
 
-    def __init__(self, config: CollectConfig) -> None:
-        suite = find_game(config.played)[0]
+    def __init__(self, config: CollectConfig, policy: BehaviourPolicy | None = None) -> None:
+        drawn = {} if policy else find_game(config.played)[0].plain  # a policy sees all of an image
         rng = np.random.default_rng([config.seed, RECORDING])
         self.config, self.n_envs = config, config.schedule.n_envs
-        self.env: RestorableEnv = config.make_env(rng, **suite.plain)  # as `record` will make it
-        simulator = config.make_env(rng, n_envs=config.width, **suite.plain)
+        self.env: RestorableEnv = config.make_env(rng, **drawn)  # as `record` will make it
+        simulator = config.make_env(rng, n_envs=config.width, **drawn)
         self._rng, self._simulator = rng, simulator
-        self._planner = Planner(config, simulator, config.action_ids, rng)
+        self._planner = Planner(config, simulator, config.action_ids, rng, policy)
         self.actions: list[Actions] = []
         self.returns = Returns(self.n_envs)
         self._plans = [Plan(np.empty(0, np.uint8), 0)] * self.n_envs
@@ -229,10 +235,10 @@ class PlannedPlay:
         self._simulator.close()
 
 
-def planned(config: CollectConfig, out: Path) -> Actions:
+def planned(config: CollectConfig, out: Path, policy: BehaviourPolicy | None = None) -> Actions:
     """All actions of a play, [n_steps, n_envs]; what is done of it is kept in `out`."""
     form = {"actions": object, "earned": NUMBER, "rng": str}
-    with contextlib.closing(PlannedPlay(config)) as play:
+    with contextlib.closing(PlannedPlay(config, policy)) as play:
         n_envs, n_steps = play.n_envs, config.n_transitions // play.n_envs
         if (out / PLAN).is_file():
             with fitting(out / PLAN):

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gsf.behaviour.ppo import ActorCritic
+from gsf.behaviour.ppo import ActorCritic, sample
 from gsf.core.errors import UserError
 from gsf.core.files import digest
 from gsf.core.schema import COUNT, DIGEST, N_ACTIONS, SEED, SHAPE, TEXT, Maybe, between, parse_json
@@ -60,6 +60,10 @@ class BehaviourPolicy:
         """uint8 [n,H,W,C] -> [n,len(action_ids)], on the network's device."""
         logits: Tensor = self.net(torch.as_tensor(obs, device=self.net.policy.weight.device))[0]
         return logits
+
+    def sample(self, obs: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.int64]:
+        """An action of each row, as the suite's id: uint8 [n,H,W,C] -> [n]."""
+        return self.action_ids[sample(self.logits(obs), rng)]
 
     def act_probs(self, obs: NDArray[np.uint8] | Tensor) -> NDArray[np.float32]:
         """pi(. | obs) over all of the suite's ids: uint8 [n,H,W,C] -> [n,A]."""

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from gsf.behaviour.options import CollectConfig, PlanConfig
 from gsf.behaviour.policy import BehaviourPolicy
-from gsf.behaviour.ppo import sample
 from gsf.core.errors import UserError
 from gsf.core.interrupts import interruptible, stoppable
 from gsf.core.logs import progress
@@ -54,16 +53,18 @@ class Behaviour:
         self.provenance = self._provenance()
 
     def _provenance(self) -> dict[str, Any]:
-        if self._policy is not None:
-            return self._policy.provenance
         facts = {"algorithm": self._config.player, "gsf": __version__}
-        options = [option.name for option in fields(PlanConfig)]
-        planning = {} if self._planned is None else {x: getattr(self._config, x) for x in options}
-        return facts | planning
+        if self._planned is not None:
+            options = {x.name: getattr(self._config, x.name) for x in fields(PlanConfig)}
+            guide = {"guided_by": self._policy.provenance["digest"]} if self._policy else {}
+            return facts | options | guide
+        return self._policy.provenance if self._policy else facts
 
     def epsilon(self, t: int) -> float:
+        if self._planned is not None:
+            return 0.0
         if self._policy is None:
-            return 1.0 if self._planned is None else 0.0
+            return 1.0
         literal = self._config.epsilon == "literal"
         return float(epsilon_schedule(t * self.n_envs, self._config.n_transitions, literal))
 
@@ -76,11 +77,12 @@ class Behaviour:
         if policy is None:
             return uniform
         explores = rng.random(n) < self.epsilon(t)
-        return np.where(explores, uniform, policy.action_ids[sample(policy.logits(obs), rng)])
+        return np.where(explores, uniform, policy.sample(obs, rng))
 
     @property
     def schedule(self) -> dict[str, Any]:
-        name = self._config.epsilon if self._policy else "constant"
+        decays = self._policy is not None and self._planned is None
+        name = self._config.epsilon if decays else "constant"
         ends = {"first": self.epsilon(0), "last": self.epsilon(self.n_steps - 1)}
         return {"schedule": name, **ends}
 
