@@ -71,13 +71,13 @@ def test_bf16_changes_the_values_by_little(tmp_path):
 
 def test_sarsa_learns_the_value_of_each_action(tmp_path):
     dataset = write_chain(
-        tmp_path / "d", SCALES, length=4, reward=lambda s, a: 1.0 + 2 * a, alternate=True
+        tmp_path / "d", SCALES, length=3, reward=lambda s, a: 1.0 + 2 * a, alternate=True
     )
     options = {**QUICK, "n_steps": 2, "grad_steps": 150, "q": True}
     values = values_of(FitConfig(dataset.path, tmp_path / "td", estimator="td", **options))
     # Rewards 1 and 3 in turn: Q(s, a) depends on the action after the last step added up.
-    by_step = np.zeros((5, 2))  # [t, a], nothing after the end
-    for t in reversed(range(4)):
+    by_step = np.zeros((4, 2))  # [t, a], nothing after the end
+    for t in reversed(range(3)):
         by_step[t] = [1, 3] + 0.9 * by_step[t + 1, ::-1]
     truth = by_step[dataset.t] * np.array(SCALES)[dataset.level, None]  # [n,A]
     np.testing.assert_allclose(values, truth[np.arange(len(dataset)), dataset.action], rtol=0.1)
