@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: children are forked
 
-import hypothesis  # noqa: F401
 import pandas  # noqa: F401
 import pytest
 import scipy.stats  # noqa: F401
@@ -26,7 +25,7 @@ import torch  # noqa: F401
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "src" / "gsf"
 TABLE = Path(__file__).with_suffix(".txt")
-FAILED = 1  # pytest's exit code where tests ran and failed; others are no answer
+FAILED, CRASHED = 1, 70  # pytest's exit code where tests ran and failed; others are no answer
 
 
 class Mutant(NamedTuple):
@@ -66,10 +65,12 @@ def run(tests: set[str], sources: Path) -> tuple[int, str]:
             os.environ["PYTHONPATH"] = str(sources)  # for what the tests start
             sys.path.insert(0, str(sources))
             sys.dont_write_bytecode = True
-            named = (f"tests/{test}" for test in sorted(tests))
-            code = pytest.main(["-x", "-p", "no:cacheprovider", *named])
-            sys.stdout.flush()
-            os._exit(code)
+            named, code = (f"tests/{test}" for test in sorted(tests)), CRASHED
+            try:
+                code = pytest.main(["-x", "-p", "no:cacheprovider", *named])
+            finally:
+                sys.stdout.flush()
+                os._exit(code)
         _, status = os.waitpid(child, 0)
         words.seek(0)
         return os.waitstatus_to_exitcode(status), words.read().decode()
