@@ -94,6 +94,9 @@ VERBS = {
     "bench train": Verb(
         "bench.train", "bench_train", "BenchTrainConfig", "speed of one training step"
     ),
+    "bench collect": Verb(
+        "bench.collect", "bench_collect", "BenchCollectConfig", "speed of PPO, by frames"
+    ),
     "bench shared": Verb(
         "bench.shared", "bench_shared", "BenchSharedConfig", "speed beside a busy process"
     ),

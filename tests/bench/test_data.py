@@ -1,12 +1,13 @@
 """`gsf bench` measures what it says, at the smallest size; no test asserts a speed."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from gsf.bench.data import BenchDataConfig, bench_data
 from gsf.bench.options import BenchSharedConfig
-from gsf.bench.peers import find_peer, peer_step
+from gsf.bench.peers import PEERS, find_peer
 from gsf.bench.shared import bench_shared
 from gsf.bench.train import BenchTrainConfig, bench_train, take_turns
 from gsf.core.errors import UserError
@@ -54,7 +55,7 @@ def test_bench_shared_measures_every_stage_quiet_and_busy():
         assert numbers[f"{stage}, busy / quiet speed"] > 0
 
 
-def test_a_peer_takes_turns_with_ours(tmp_path):
+def test_a_peer_takes_turns_with_ours(tmp_path, monkeypatch):
     """Its code is somebody else's and not here: a checkout that is laid out like it."""
     agents = tmp_path / "procgen" / "offline" / "agents"
     agents.mkdir(parents=True)
@@ -79,10 +80,11 @@ def test_a_peer_takes_turns_with_ours(tmp_path):
     assert numbers["gen_dgrl's cql step, impala, batch 8, transitions/s"] > 0
     assert numbers["ours / gen_dgrl"] > 0
     (agents / "ddqn_cql.py").write_text("import nowhere_to_be_found\n")
-    with (
-        pytest.raises(UserError, match=r"gen_dgrl .* cannot be run: ModuleNotFoundError"),
-        peer_step(tmp_path, 8) as step,
-    ):
-        step()
+    with pytest.raises(UserError, match=r"gen_dgrl .* cannot be run: ModuleNotFoundError"):
+        bench_train(config)
+    wanting = replace(PEERS["gen_dgrl"], needs=("torch", "not_here", "nor_this"))
+    monkeypatch.setitem(PEERS, "gen_dgrl", wanting)
+    with pytest.raises(UserError, match=r"gen_dgrl in .* needs not_here, nor_this; install"):
+        bench_train(config)
     with pytest.raises(UserError, match="no checkout of gen_dgrl or d3rlpy"):
         find_peer(tmp_path / "procgen")

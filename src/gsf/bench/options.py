@@ -1,5 +1,6 @@
-"""What `gsf bench train`, `shared` and `cost` may be told; read without torch."""
+"""What `gsf bench train`, `collect`, `shared` and `cost` may be told; read without torch."""
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -35,6 +36,26 @@ class BenchTrainConfig(Options):
     against: tuple[Path, ...] = ()
     """Checkouts of gen_dgrl or d3rlpy, whose own CQL steps then take turns with ours; what they
     depend on has to be installed."""
+    out: Path | None = None
+    """Also write the numbers as JSON to this file."""
+
+
+@dataclass(frozen=True)
+class BenchCollectConfig(Options):
+    """Measure the frames that PPO plays and learns from in a second of one core."""
+
+    game: str = GAME
+    """What is played."""
+    encoders: Annotated[tuple[str, ...], Some()] = ("impala", "impala_small", "nature")
+    """Networks of ours; CleanRL's is impala."""
+    n_steps: Number = 16
+    """Steps of each of 64 games between two updates, of three epochs and eight minibatches."""
+    rounds: Number = 3
+    """Updates of each kind, taken in turns; the median counts."""
+    against: Path | None = None
+    """A checkout of CleanRL, whose ppo_procgen.py then takes turns with ours."""
+    python: Path = Path(sys.executable)
+    """The interpreter that runs it, as it needs an older gym than others do (0.23.1)."""
     out: Path | None = None
     """Also write the numbers as JSON to this file."""
 

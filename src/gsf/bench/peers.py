@@ -30,6 +30,7 @@ class Peer:
     folder: str  # where its imports start
     encoder: str  # ours that is nearest to its network
     prepare: Callable[[Path, int], Callable[[], Any]]
+    needs: tuple[str, ...] = ()  # what it imports and gsf does not
 
 
 def _gen_dgrl(root: Path, batch: int) -> Callable[[], Any]:
@@ -74,7 +75,13 @@ def _d3rlpy(root: Path, batch: int) -> Callable[[], Any]:
 
 PEERS = {
     "gen_dgrl": Peer("procgen/offline/agents/ddqn_cql.py", "procgen", "impala", _gen_dgrl),
-    "d3rlpy": Peer("d3rlpy/algos/qlearning/cql.py", "", "nature", _d3rlpy),
+    "d3rlpy": Peer(
+        "d3rlpy/algos/qlearning/cql.py",
+        "",
+        "nature",
+        _d3rlpy,
+        ("click", "colorama", "dataclasses_json", "gym", "gymnasium", "h5py", "structlog", "tqdm"),
+    ),
 }
 
 
@@ -83,6 +90,15 @@ def find_peer(checkout: Path) -> str:
         if (checkout / peer.marker).is_file():
             return name
     raise UserError(f"--against {checkout}: no checkout of {' or '.join(PEERS)} is there.")
+
+
+def try_peer(checkout: Path) -> None:
+    """Before anything is measured: one sentence if it cannot be run, with all that it lacks."""
+    name = find_peer(checkout)
+    if lacking := [x for x in PEERS[name].needs if importlib.util.find_spec(x) is None]:
+        raise UserError(f"{name} in {checkout} needs {', '.join(lacking)}; install that first.")
+    with peer_step(checkout, 2) as step:
+        step()
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from gsf.bench.data import peak_megabytes, record_random, show
 from gsf.bench.options import BenchTrainConfig as BenchTrainConfig
-from gsf.bench.peers import PEERS, find_peer, peer_step
+from gsf.bench.peers import PEERS, find_peer, peer_step, try_peer
 from gsf.core.logs import progress
 from gsf.core.options import Precision
 from gsf.core.processes import starting
@@ -37,7 +37,7 @@ MATRIX = 2048  # rows and columns of the product that shows what the machine can
 
 def bench_train(config: BenchTrainConfig) -> dict[str, float]:
     for checkout in config.against:
-        find_peer(checkout)
+        try_peer(checkout)
     with tempfile.TemporaryDirectory(prefix="gsf-bench-") as directory:
         home = Path(directory)
         record_random("coinrun", config.transitions).save(home / "play.gsfrec")
@@ -74,8 +74,8 @@ def _against_plain(config: BenchTrainConfig, home: Path) -> dict[str, float]:
         "the same in plain NCHW, transitions/s": transitions["plain NCHW"],
         "channels_last / plain NCHW": transitions["channels_last"] / transitions["plain NCHW"],
         "the same in bf16, transitions/s": transitions["bf16"],
-        **_ratio("bf16 / float32", taken["channels_last"], taken["bf16"]),
-        **_ratio("gsf-reward step / cql step", taken["gsf-reward"], taken["channels_last"]),
+        **ratio("bf16 / float32", taken["channels_last"], taken["bf16"]),
+        **ratio("gsf-reward step / cql step", taken["gsf-reward"], taken["channels_last"]),
         "cql step, GFLOP/s": speed / 1e9,
         "matrix multiply, GFLOP/s": peak / 1e9,
         "cql step / matrix multiply": speed / peak,
@@ -118,15 +118,17 @@ def _against_peer(config: BenchTrainConfig, home: Path, checkout: Path) -> dict[
     return {
         f"{name}'s cql step, {what}, transitions/s": config.batch / seconds["theirs"],
         f"ours beside it, {what}, transitions/s": config.batch / seconds["float32"],
-        **_ratio(f"ours / {name}", taken["theirs"], taken["float32"]),
-        **_ratio(f"ours in bf16 / {name}", taken["theirs"], taken["bf16"]),
+        **ratio(f"ours / {name}", taken["theirs"], taken["float32"]),
+        **ratio(f"ours in bf16 / {name}", taken["theirs"], taken["bf16"]),
     }
 
 
-def take_turns(steps: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+def take_turns(
+    steps: Mapping[str, Callable[[], Any]], rounds: int, what: str = "bench train"
+) -> dict[str, list[float]]:
     """Seconds of each, one call of every kind per round after one to warm up."""
     seconds: dict[str, list[float]] = {name: [] for name in steps}
-    with progress("bench train", rounds + 1, "rounds") as advance:
+    with progress(what, rounds + 1, "rounds") as advance:
         for turn in range(rounds + 1):
             for name, step in steps.items():
                 start = time.perf_counter()
@@ -140,7 +142,7 @@ def _medians(seconds: Mapping[str, list[float]]) -> dict[str, float]:
     return {name: statistics.median(taken) for name, taken in seconds.items()}
 
 
-def _ratio(what: str, above: list[float], below: list[float]) -> dict[str, float]:
+def ratio(what: str, above: list[float], below: list[float]) -> dict[str, float]:
     """Of two that took turns: the median of their ratio over the rounds, and its middle half."""
     ratios = [a / b for a, b in zip(above, below, strict=True)]
     quarters = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3

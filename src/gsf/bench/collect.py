@@ -1,0 +1,148 @@
+"""Frames that PPO plays and learns from in a second of one core, ours beside CleanRL's.
+
+CleanRL's is a program: it runs as it is, in a process of its own, and is watched from outside. It
+prints a line after every update; the system says how much of a core it has used by then.
+"""
+
+import contextlib
+import os
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from gsf.behaviour.options import PPOConfig
+from gsf.behaviour.ppo import PPO
+from gsf.bench.data import show
+from gsf.bench.options import BenchCollectConfig as BenchCollectConfig
+from gsf.bench.train import PRECISIONS, ratio, take_turns
+from gsf.core.errors import UserError
+from gsf.core.options import Precision
+from gsf.core.processes import starting
+from gsf.suites import facts_of, make_env
+
+PROGRAM = Path("cleanrl/ppo_procgen.py")
+NEEDS = ("gym", "procgen", "torch", "tyro", "tensorboard", "numpy")
+LACKS = "import importlib.util as u, sys; print(*[x for x in sys.argv[1:] if not u.find_spec(x)])"
+# Published, and CleanRL's defaults; `n_steps` is that of the benchmark.
+SCHEDULE = {"n_envs": 64, "minibatches": 8, "epochs": 3}
+
+
+def bench_collect(config: BenchCollectConfig) -> dict[str, float]:
+    frames = SCHEDULE["n_envs"] * config.n_steps
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with contextlib.ExitStack() as stack:
+            theirs = stack.enter_context(_cleanrl(config)) if config.against else None
+            updates: dict[str, Callable[[], float]] = {"CleanRL, impala": theirs} if theirs else {}
+            for encoder in config.encoders:
+                for precision in PRECISIONS:
+                    ppo = _ppo(config, encoder, precision)
+                    stack.callback(ppo.env.close)
+                    updates[f"ours, {encoder}, {precision}"] = _timed(ppo)
+            seconds: dict[str, list[float]] = {name: [] for name in updates}
+            turns = {
+                name: lambda name=name: seconds[name].append(updates[name]()) for name in updates
+            }
+            take_turns(turns, config.rounds, "bench collect")
+    finally:
+        torch.set_num_threads(threads)
+    seconds = {name: taken[1:] for name, taken in seconds.items()}  # the first warms up
+    numbers = {
+        f"{name}, frames per core-second": frames / statistics.median(taken)
+        for name, taken in seconds.items()
+    }
+    if theirs:
+        for name in list(seconds)[1:]:
+            numbers |= ratio(f"{name} / CleanRL", seconds["CleanRL, impala"], seconds[name])
+    show("gsf bench collect", numbers, config.out)
+    return numbers
+
+
+def _ppo(config: BenchCollectConfig, encoder: str, precision: Precision) -> PPO:
+    options = PPOConfig(
+        **SCHEDULE, n_steps=config.n_steps, encoder=encoder, precision=precision, device="cpu"
+    )
+    env = make_env(config.game, range(200), SCHEDULE["n_envs"], 0, copy=False)
+    return PPO(options, env, np.random.default_rng(0), facts_of(config.game).action_ids("all"))
+
+
+def _timed(ppo: PPO) -> Callable[[], float]:
+    def update() -> float:
+        start = time.process_time()
+        ppo.iterate()
+        return time.process_time() - start
+
+    return update
+
+
+@contextlib.contextmanager
+def _cleanrl(config: BenchCollectConfig) -> Iterator[Callable[[], float]]:
+    """Yields a function that lets it do one update and returns its seconds of a core."""
+    program = _checked(config)
+    command = [*(str(config.python), "-u", str(program), "--env-id", config.game, "--no-cuda")]
+    command += ["--num-steps", str(config.n_steps), "--total-timesteps", str(10**9)]
+    with (
+        tempfile.TemporaryDirectory(prefix="gsf-bench-") as home,
+        open(Path(home) / "errors", "w+") as errors,
+        starting(OMP_NUM_THREADS="1"),
+        subprocess.Popen(
+            command, cwd=home, stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):
+        assert process.stdout is not None
+        lines = process.stdout
+
+        def update() -> float:
+            start = _core_seconds(process.pid)
+            process.send_signal(signal.SIGCONT)
+            for line in lines:
+                if line.startswith("SPS:"):
+                    process.send_signal(signal.SIGSTOP)
+                    return _core_seconds(process.pid) - start
+            errors.seek(0)
+            said = (errors.read().strip().splitlines() or ["it says nothing"])[-1]
+            raise UserError(
+                f"{program} cannot be run: {said} (it was written for gym 0.23.1; --python names "
+                "an interpreter that has it)."
+            )
+
+        try:
+            update()  # now, not when all of ours has been measured
+            yield update
+        finally:
+            process.kill()
+
+
+def _checked(config: BenchCollectConfig) -> Path:
+    """The program in the checkout; one sentence if it is not there, or what it needs is not."""
+    assert config.against is not None
+    program = (config.against / PROGRAM).resolve()
+    if not program.is_file():
+        raise UserError(f"--against {config.against}: no checkout of CleanRL is there.")
+    try:
+        with starting():
+            asked = [str(config.python), "-c", LACKS, *NEEDS]
+            done = subprocess.run(asked, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        raise UserError(f"--python {config.python} is no Python that runs.") from None
+    if lacking := done.stdout.split():
+        raise UserError(
+            f"CleanRL's ppo_procgen needs {', '.join(lacking)}, which {config.python} lacks; "
+            "install that, or name another --python."
+        )
+    return program
+
+
+def _core_seconds(pid: int) -> float:
+    """Of a process and its threads so far; where Procgen runs there is /proc."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    user, system = map(int, fields[11:13])
+    return (user + system) / os.sysconf("SC_CLK_TCK")
