@@ -207,8 +207,8 @@ def test_bad_requests_get_one_sentence(gsf, argv, message):
     [
         (("materialise", "a", "--out", "b", "--speed", "3"), "unknown option --speed; `gsf mat"),
         (("train", "a", "--out", "b", "--grad-step", "3"), "did you mean --grad-steps?"),
-        (("train", "a", "--out", "b", "--method", "curl", "--loss.ta=3"), "mean --loss.tau?"),
-        (("train", "a", "--out", "b", "--base.alpah=3"), "--method cql --help` lists those of cql"),
+        (("train", "a", "--out", "b", "--method", "curl", "--curl.ta=3"), "mean --curl.tau?"),
+        (("train", "a", "--out", "b", "--cql.alpah=3"), "--method cql --help` lists those of cql"),
         (("run", "--no-reports"), "unknown option --no-reports; did you mean --no-report?"),
         (("train", "--ot", "b", "a"), "unknown option --ot; did you mean --out?"),
         (("train",), "gsf train needs DATASET and --out; `gsf train --help` explains all options"),

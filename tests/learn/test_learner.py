@@ -119,7 +119,7 @@ def plain_cql(learner: Learner, context: Any, alpha: float, double: bool) -> flo
 @pytest.mark.parametrize("double", [True, False])
 @pytest.mark.parametrize("head", ["mlp", "linear"])
 def test_cql_is_the_formula(dataset: Dataset, double: bool, head: str) -> None:
-    learner = make_learner(dataset, head=head, base=CQL.Config(alpha=0.7, double=double))
+    learner = make_learner(dataset, head=head, parts={"cql": CQL.Config(alpha=0.7, double=double)})
     base: Any = learner.base
     with torch.no_grad():  # targets that are not the online networks and prefer other actions
         learner.target_encoder.embed.append(Minus())
@@ -276,18 +276,25 @@ def test_no_crop_shows_the_network_what_was_logged(dataset: Dataset) -> None:
 
 
 def test_released_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert AgentConfig().resolved().base.alpha == 1.0
-    assert AgentConfig(released=True).resolved().base.alpha == 0.1
-    assert AgentConfig(released=True, base=CQL.Config(alpha=0.5)).resolved().base.alpha == 0.5
+    assert AgentConfig().resolved().parts["cql"].alpha == 1.0
+    assert AgentConfig(released=True).resolved().parts["cql"].alpha == 0.1
+    assert (
+        AgentConfig(released=True, parts={"cql": {"alpha": 0.5}}).resolved().parts["cql"].alpha
+        == 0.5
+    )
 
     config = AgentConfig(method="gsf-reward", released=True).resolved()
-    assert config.base.alpha == 1.0
-    assert config.loss == GSF.Config(quantiles="batch", frequent_levels=5, label_action="greedy")
+    assert config.parts["cql"].alpha == 1.0
+    assert config.parts["gsf"] == GSF.Config(
+        quantiles="batch", frequent_levels=5, label_action="greedy"
+    )
     assert config.resolved() == config
-    chosen = AgentConfig(method="gsf-reward", released=True, loss=GSF.Config(frequent_levels=9))
-    assert chosen.resolved().loss.frequent_levels == 9
+    chosen = AgentConfig(
+        method="gsf-reward", released=True, parts={"gsf": GSF.Config(frequent_levels=9)}
+    )
+    assert chosen.resolved().parts["gsf"].frequent_levels == 9
     on_bc = AgentConfig(method="gsf-reward", on="bc", released=True).resolved()
-    assert (on_bc.base, on_bc.loss) == (bases.find("bc").value.Config(), config.loss)
+    assert on_bc.parts == {"bc": bases.find("bc").value.Config(), "gsf": config.parts["gsf"]}
 
     class Other(AuxiliaryLoss):
         name, needs = "other", frozenset()
@@ -296,17 +303,19 @@ def test_released_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(losses, "find", lambda name: Found(name, "other", Other))
     config = AgentConfig(method="curl", released=True).resolved()
-    assert (config.base.alpha, config.stop_gradient) == (0.0, True)
+    assert (config.parts["cql"].alpha, config.stop_gradient) == (0.0, True)
     assert not AgentConfig(method="curl").resolved().stop_gradient
 
 
 def test_options_survive_json() -> None:
-    config = AgentConfig(method="gsf-reward", loss=GSF.Config(tau=0.25), lr=1e-3).resolved()
+    config = AgentConfig(
+        method="gsf-reward", parts={"gsf": GSF.Config(tau=0.25)}, lr=1e-3
+    ).resolved()
     again = from_json(AgentConfig, to_json(config)).resolved()
     assert again == config
-    assert again.loss.tau == 0.25
+    assert again.parts["gsf"].tau == 0.25
     with pytest.raises(UserError, match="temperature"):
-        AgentConfig(method="gsf-reward", loss={"temperature": 1.0}).resolved()
+        AgentConfig(method="gsf-reward", parts={"gsf": {"temperature": 1.0}}).resolved()
 
 
 @pytest.mark.parametrize(
@@ -315,14 +324,14 @@ def test_options_survive_json() -> None:
         ({"method": "dqn"}, "unknown method 'dqn'"),
         ({"lr": -1.0}, "--lr must be above 0"),
         ({"gamma": 1.5}, "at most 1"),
-        ({"base": {"alpha": -0.1}}, "--base.alpha must be between 0"),
-        ({"base": {"beta": 1}}, "unknown option base.'beta'"),
-        ({"method": "bc", "base": CQL.Config()}, "base bc takes options of its own"),
+        ({"parts": {"cql": {"alpha": -0.1}}}, "--cql.alpha must be between 0"),
+        ({"parts": {"cql": {"beta": 1}}}, "unknown option cql.'beta'"),
+        ({"method": "bc", "parts": {"bc": CQL.Config()}}, "bc takes options of its own"),
         ({"method": "bc", "on": "cql"}, "is a base itself"),
         ({"method": "curl", "on": "sac"}, "unknown base 'sac'"),
         ({"crop": -1}, "--crop must be between 0"),
-        ({"loss": GSF.Config()}, "no auxiliary loss"),
-        ({"method": "gsf-reward", "loss": AgentConfig()}, "loss gsf takes options of its own"),
+        ({"parts": {"gsf": {}}}, "method cql has no gsf to take options, only cql"),
+        ({"method": "gsf-reward", "parts": {"gsf": AgentConfig()}}, "gsf takes options of its own"),
     ],
 )
 def test_bad_options(options: dict[str, Any], message: str) -> None:

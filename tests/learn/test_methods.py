@@ -56,9 +56,9 @@ def test_trains_the_encoder_with_either_update(dataset: Dataset, method: str, up
 @pytest.mark.parametrize("method", BASELINES)
 def test_released_setting(method: str) -> None:
     config = AgentConfig(method=method, released=True).resolved()
-    assert config.base.alpha == 0
+    assert config.parts["cql"].alpha == 0
     assert config.stop_gradient == (method in ("deepmdp", "vpn"))
-    assert AgentConfig(method=method).resolved().base.alpha == 1
+    assert AgentConfig(method=method).resolved().parts["cql"].alpha == 1
 
 
 # Names
@@ -108,8 +108,7 @@ def test_a_name_is_a_base_a_loss_and_a_cumulant(
     assert (method.spec, method.name, method.base.spec) == (spec, name, base)
     assert (method.loss and method.loss.spec) == loss
     assert method.cumulant == cumulant
-    files = {"base": base, "loss": loss or ""}
-    assert set(method.identity()) == {role for role, x in files.items() if ".py:" in x}
+    assert set(method.identity()) == {x.name for x in method.parts.values() if ".py:" in x.spec}
     assert methods.find_all([spec]) == [method]
     if loss is not None:
         assert methods.find(spec, "my_base.py:Mine").base.name == "imitate"
@@ -158,11 +157,11 @@ def test_an_agent_with_code_of_a_file_acts_only_where_the_file_was_named(
 ) -> None:
     out = own / "run"
     argv = [str(dataset.path), "--out", str(out), "--method", "my-loss.py:Pull"]
-    argv += ["--on", "my_base.py:Mine", "--loss.power", "3", "--grad-steps", "2", "--batch", "8"]
+    argv += ["--on", "my_base.py:Mine", "--tiny.power", "3", "--grad-steps", "2", "--batch", "8"]
     assert cli.main(["train", *argv, "--encoder", "impala_small"]) == 0
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["method"] == "tiny"
-    assert {x for x in manifest["inputs"] if not is_code(x)} == {"dataset", "base", "loss"}
+    assert {x for x in manifest["inputs"] if not is_code(x)} == {"dataset", "imitate", "tiny"}
     assert load_agent(out).method == "tiny"  # named in this process
     code = f"from gsf.learn.agent import load_agent; load_agent({str(out)!r})"
     alone = subprocess.run(
@@ -223,10 +222,12 @@ def test_one_new_file_is_a_new_method(new_loss: Path, dataset: Dataset, tmp_path
     assert in_order(["gsf-reward", "pull", "cql"]) == ["cql", "pull", "gsf-reward"]
 
     out = tmp_path / "run"
-    argv = [str(dataset.path), "--out", str(out), "--method", "pull", "--loss.power", "3"]
+    argv = [str(dataset.path), "--out", str(out), "--method", "pull", "--pull.power", "3"]
     argv += ["--grad-steps", "2", "--batch", "8", "--encoder", "impala_small", "--log-every", "1"]
     assert cli.main(["train", *argv]) == 0
-    assert json.loads((out / "manifest.json").read_text())["config"]["loss"] == {"power": 3.0}
+    assert json.loads((out / "manifest.json").read_text())["config"]["parts"]["pull"] == {
+        "power": 3.0
+    }
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert "pull/loss" in rows[-1]
 

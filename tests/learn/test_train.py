@@ -189,7 +189,7 @@ def test_a_run_directory_has_everything(
         "labels": read_manifest(labels, "labels")["digest"],
     }
     assert (manifest["game"], manifest["method"], manifest["seed"]) == ("corridor", "gsf-reward", 4)
-    assert manifest["config"]["loss"]["tau"] == 0.5
+    assert manifest["config"]["parts"]["gsf"]["tau"] == 0.5
     assert from_json(TrainConfig, manifest["config"]).resolved() == config.resolved()
     rows = read_metrics(config.out / "metrics.jsonl")
     assert [row["step"] for row in rows] == [4, 6]
@@ -269,7 +269,14 @@ def test_batches_come_from_few_levels_if_asked(
     train(config_of(dataset, tmp_path / "a", n_levels=2, grad_steps=1))
     in_batch = losses.find("gsf").value.Config(quantiles="batch", batch_levels=3)
     train(
-        config_of(dataset, tmp_path / "b", labels, method="gsf-reward", loss=in_batch, grad_steps=1)
+        config_of(
+            dataset,
+            tmp_path / "b",
+            labels,
+            method="gsf-reward",
+            parts={"gsf": in_batch},
+            grad_steps=1,
+        )
     )
     assert asked == [2, 3]
 
@@ -410,21 +417,24 @@ def parse(*argv: str) -> TrainConfig:
 
 
 def test_the_options_of_a_loss_come_with_its_method(capsys: pytest.CaptureFixture[str]) -> None:
-    config = parse("data", "--out", "run", "--method", "gsf-reward", "--loss.tau", "0.1")
+    config = parse("data", "--out", "run", "--method", "gsf-reward", "--gsf.tau", "0.1")
     assert isinstance(config, TrainConfig)
     assert (config.dataset, config.out) == (Path("data"), Path("run"))
-    assert config.resolved().loss == losses.find("gsf").value.Config(tau=0.1)
+    assert config.resolved().parts["gsf"] == losses.find("gsf").value.Config(tau=0.1)
     released = parse("data", "--out", "run", "--method=gsf-reward", "--released").resolved()
-    assert (released.loss.quantiles, released.loss.frequent_levels) == ("batch", 5)
-    plain = parse("data", "--out", "run", "--method", "cql", "--base.alpha", "0.5").resolved()
-    assert (plain.loss, plain.base) == (None, bases.find("cql").value.Config(alpha=0.5))
+    gsf = released.parts["gsf"]
+    assert (gsf.quantiles, gsf.frequent_levels) == ("batch", 5)
+    plain = parse("data", "--out", "run", "--method", "cql", "--cql.alpha", "0.5").resolved()
+    assert plain.parts == {"cql": bases.find("cql").value.Config(alpha=0.5)}
     assert to_json(plain) == to_json(
-        TrainConfig(dataset=Path("data"), out=Path("run"), base={"alpha": 0.5}).resolved()
+        TrainConfig(dataset=Path("data"), out=Path("run"), parts={"cql": {"alpha": 0.5}}).resolved()
     )
     on_bc = parse("data", "--out", "run", "--method", "curl", "--on", "bc").resolved()
-    assert on_bc.base == bases.find("bc").value.Config()
-    with pytest.raises(UserError, match=r"unknown option --loss\.tau"):
-        parse("data", "--out", "run", "--method", "cql", "--loss.tau", "0.1")
+    assert on_bc.parts["bc"] == bases.find("bc").value.Config()
+    with pytest.raises(
+        UserError, match=r"unknown option --gsf\.tau; `gsf train --method cql --help` lists"
+    ):
+        parse("data", "--out", "run", "--method", "cql", "--gsf.tau", "0.1")
     with pytest.raises(UserError, match="unknown method 'sac'"):
         parse("data", "--out", "run", "--method", "sac")
     capsys.readouterr()

@@ -69,7 +69,7 @@ def test_a_recording_that_is_too_short_is_named_at_once():
         ({"set": ("train.lrr=1",)}, "train has no option lrr; did you mean lr?"),
         ({"set": ("train.lr=1e30",)}, "--lr must be above 0 and at most 10, got 1e"),
         ({"set": ("fit.gamma=NaN",)}, "--gamma must be between 0 and 1, got nan"),
-        ({"set": ("cql.alpha=-1",)}, "--base.alpha must be between 0"),
+        ({"set": ("cql.alpha=-1",)}, "--cql.alpha must be between 0"),
         ({"set": ("iql.beta=1",)}, "none of the methods of this run uses iql"),
         ({"set": ("train.device=cuda",)}, "there is no CUDA device here"),
         ({"methods": ()}, "--methods needs at least one value"),

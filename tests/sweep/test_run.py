@@ -70,7 +70,7 @@ def test_the_settings_reach_the_stages(swept):
     _, out = swept
     config = json.loads((out / "starpilot/gsf-reward/seed0/manifest.json").read_text())["config"]
     assert (config["grad_steps"], config["batch"], config["encoder"]) == (2, 16, "impala_small")
-    assert config["loss"]["tau"] == 0.25
+    assert config["parts"]["gsf"]["tau"] == 0.25
 
 
 def test_the_same_command_again_does_nothing_and_says_the_same(swept, capsys):
@@ -113,11 +113,12 @@ def test_code_of_ones_own_is_swept_like_any_other(swept, tmp_path, monkeypatch, 
             (tmp_path / f"out/starpilot/{method}/seed0/manifest.json").read_text()
         )
         assert manifest["method"] == method
-        assert manifest["config"]["base"] == ({} if method == "bc" else {"weight": 2.0})
-        assert ("base" in manifest["inputs"]) == (method != "bc")
+        base = {"bc": {}} if method == "bc" else {"imitate": {"weight": 2.0}}
+        assert base.items() <= manifest["config"]["parts"].items()
+        assert ("imitate" in manifest["inputs"]) == (method != "bc")
         assert "encoder" in manifest["inputs"]
         assert method in shown
-    assert manifest["config"]["loss"]["tau"] == 0.25
+    assert manifest["config"]["parts"]["gsf"]["tau"] == 0.25
     assert (tmp_path / "out/starpilot/labels-danger-mc").is_dir()
     with pytest.raises(UserError, match="pull has no option strength; there are power"):
         RunConfig(methods=own.methods, set=("pull.strength=1",))
@@ -187,7 +188,7 @@ def test_tuning_in_two_processes_reports_other_seeds_with_the_chosen_setting(
     manifest = json.loads((tmp_path / "starpilot/gsf-successor/seed0/manifest.json").read_text())
     made = manifest["config"]
     chosen = trials.set_index("method").query("chosen").loc["gsf-successor", "setting"]
-    alpha, weight = made["base"]["alpha"], made["aux_weight"]
+    alpha, weight = made["parts"]["cql"]["alpha"], made["aux_weight"]
     assert chosen == f"cql.alpha={alpha:g} train.aux_weight={weight:g}"
     assert (made["grad_steps"], made["lr"]) == (2, 1e-3)
     assert "bc, 2 steps" in (tmp_path / "starpilot/bc/seed0.log").read_text()

@@ -40,7 +40,7 @@ def _decisive(config: AgentConfig, trial: tuple[str, ...]) -> tuple[object, ...]
     joint, aux = config.update == "joint", method.method.loss is not None
     return (
         resolved.lr,
-        resolved.base,
+        resolved.parts[method.method.base.name],
         resolved.aux_weight if aux and joint else None,
         resolved.aux_lr if aux and not joint else None,
     )

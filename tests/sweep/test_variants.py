@@ -154,7 +154,7 @@ def test_variants_are_run_and_reported_like_methods(tmp_path):
         assert manifest["method"] == method
         if method.startswith("gsf"):
             tau = 0.25 if "tau" in method else 0.5
-            assert manifest["config"]["loss"]["tau"] == tau
+            assert manifest["config"]["parts"]["gsf"]["tau"] == tau
             labels = json.loads((Path(manifest["config"]["labels"]) / "manifest.json").read_text())
             assert labels["config"]["n_bins"] == (3 if "n_bins" in method else 7)
         rows = pd.read_csv(home / method / "seed0/returns.csv")

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import itertools
+import typing
 from typing import Annotated, Any, NoReturn
 
 import tyro
@@ -86,9 +87,10 @@ def _with_ranges(config: Any) -> Any:
     shown = []
     for field in dataclasses.fields(config):
         hint, made = hints_of(config)[field.name], copy.copy(field)
-        if dataclasses.is_dataclass(hint):  # of a base or a loss
-            hint = _with_ranges(hint)
-            made.default_factory = hint
+        if inner := _inside(hint):
+            made.default_factory = inner = _with_ranges(inner)
+            marks = getattr(hint, "__metadata__", ())
+            hint = Annotated[inner, *marks] if marks else inner
         else:
             known = range_of(hint)
             known = known if known is not None and known.high < GENEROUS else None
@@ -100,6 +102,12 @@ def _with_ranges(config: Any) -> Any:
     )
     with_ranges.__doc__ = config.__doc__
     return with_ranges
+
+
+def _inside(hint: Any) -> Any:
+    """The options that an option is made of, as those of a base or a loss."""
+    kind = typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
+    return kind if dataclasses.is_dataclass(kind) else None
 
 
 def _hint(known: Range | None) -> Any:
@@ -116,7 +124,7 @@ def _sentence(event: ParseErrorEvent, verb: str, argv: list[str], config: Any) -
     """Unknown options come first: what is missing may be one of them, misspelt."""
     more = f"`gsf {verb} --help` explains all options."
     if unknown := _unknown_words(argv, config):
-        if unknown[0].startswith(("--base.", "--loss.")):  # which help shows with a method alone
+        if "." in unknown[0]:  # of a base or a loss, which help shows with a method alone
             method = take_option(argv, "--method", "")[1] or getattr(config, "method", "NAME")
             more = f"`gsf {verb} --method {method} --help` lists those of {method}."
         meant = did_you_mean(unknown[0].replace("_", "-"), _known_words(config))
@@ -154,12 +162,16 @@ def _unknown_words(argv: list[str], config: Any) -> list[str]:
 def _known_words(config: Any, where: str = "") -> list[str]:
     words = []
     for name, hint in hints_of(config).items():
-        if hint in (Any, type(None)):  # options of a base or a loss that is not chosen
+        marks = getattr(hint, "__metadata__", ())
+        if tyro.conf.Suppress in marks:
             continue
         inside = f"{where}{name}".replace("_", "-")
-        inner = _known_words(hint, f"{inside}.") if dataclasses.is_dataclass(hint) else []
+        if inner := _inside(hint):
+            unprefixed = any(getattr(mark, "name", None) == "" for mark in marks)
+            words += _known_words(inner, where if unprefixed else f"{inside}.")
+            continue
         *outer, last = inside.split(".")
-        words += inner or [f"--{inside}", f"--{'.'.join([*outer, f'no-{last}'])}"]
+        words += [f"--{inside}", f"--{'.'.join([*outer, f'no-{last}'])}"]
     return words
 
 

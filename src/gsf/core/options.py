@@ -191,6 +191,8 @@ def _typed(hint: Any, value: Any, where: str) -> Any:
     elif origin is Literal:
         if value in arguments:
             return value
+    elif origin is Mapping and isinstance(value, Mapping):
+        return dict(value)
     elif origin is tuple and isinstance(value, list | tuple):
         return tuple(_typed(arguments[0], item, where) for item in value)
     elif hint is Any:

@@ -47,7 +47,7 @@ FORMATS = {  # of every kind of directory: a number that goes up when old ones c
     "dataset": 2,
     "gvf": 2,
     "labels": 2,
-    "run": 2,
+    "run": 3,
     "tuning": 2,
     "similar": 2,
     "report": 2,
@@ -83,7 +83,15 @@ _BEGUN: dict[str, Form] = {
         "method": TEXT,
         "seed": SEED,
         "reward_scale": NUMBER,
-        "config": {"dataset": str, "gamma": NUMBER, "head": str, "on": str, "encoder": str},
+        "config": {
+            "dataset": str,
+            "gamma": NUMBER,
+            "head": str,
+            "on": str,
+            "encoder": str,
+            "parts": {str: {str: object}},
+        },
+        "options": {"on": str},
     },
     "report": {"files": _FILES},
     "policy": {"game": TEXT},
@@ -145,6 +153,8 @@ class Identity:
         by_role = roles(type(config))
         aside = {name for name, role in by_role.items() if role is not Role.EXTENDABLE}
         options = {name: x for name, x in to_json(config).items() if name not in aside}
+        for parts in [options.pop(x) for x, its in [*options.items()] if isinstance(its, Mapping)]:
+            options |= {f"{part}.{x}": value for part in parts for x, value in parts[part].items()}
         options |= resolved
         any_code = getattr(config, "accept_code_change", False)
         return cls(kind, inputs, to_json(config), options, frozenset({*by_role} - aside), any_code)

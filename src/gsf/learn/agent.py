@@ -111,9 +111,10 @@ def load_agent(run: Path | str, step: int | None = None, device: str = "cpu") ->
         encoder=found.value,
         reward_scale=manifest["reward_scale"],
     )
-    kind = bases.find_again(config["on"], manifest["inputs"].get("base")).value
+    name = manifest["options"]["on"]
+    kind = bases.find_again(config["on"], manifest["inputs"].get(name)).value
     encoder = Encoder(spec.obs_shape, found.value)
-    base = kind(from_json(kind.Config, config["base"]), spec)
+    base = kind(from_json(kind.Config, config["parts"][name]), spec)
     with fitting(run / name):
         encoder.load_state_dict(state["encoder"])
         base.load_state_dict(state["base"])

@@ -62,9 +62,9 @@ class Learner:
         self.aux: AuxiliaryLoss | None = None
         with seeded(rng):
             self.encoder = Encoder(dataset.obs_shape, config.encoder)
-            self.base = method.base.value(config.base, spec)
+            self.base = method.base.value(config.parts[method.base.name], spec)
             if method.loss is not None:
-                self.aux = method.loss.value(config.loss, spec)
+                self.aux = method.loss.value(config.parts[method.loss.name], spec)
         self.target_encoder = frozen_copy(self.encoder)
         self.modules: dict[str, nn.Module] = {
             "encoder": self.encoder,

@@ -39,12 +39,12 @@ class Method:
 
     @property
     def parts(self) -> dict[str, Found[Any]]:
-        """Where a run keeps its options -> what these are options of."""
-        return {"base": self.base, **({} if self.loss is None else {"loss": self.loss})}
+        """Base and auxiliary loss, by their names: what has options of its own."""
+        return {part.name: part for part in (self.base, self.loss) if part is not None}
 
     def identity(self) -> dict[str, str]:
         """Digests of the user's code in it."""
-        return {role: part.code for role, part in self.parts.items() if part.code}
+        return {name: part.code for name, part in self.parts.items() if part.code}
 
 
 def find(spec: str, on: str | None = None) -> Method:

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -49,7 +49,8 @@ class AgentConfig(Options):
         str,
         tyro.conf.arg(
             help=f"A base ({', '.join(BASES)}), or an auxiliary loss on one ({', '.join(LOSSES)}); "
-            "your own as file.py:Name, or gsf-file.py:cumulant."
+            "your own as file.py:Name, or gsf-file.py:cumulant. Each has options of its own, as "
+            "--cql.alpha: `gsf train --method NAME --help` lists them."
         ),
     ] = "cql"
     name: str | None = None
@@ -85,10 +86,9 @@ class AgentConfig(Options):
     CPU it needs a C++ compiler and gains nothing (docs/speed.md)."""
     released: bool = False
     """The setting of the authors' research code for this method (see docs/methods.md)."""
-    base: Any = None
-    """Options of the base, as --base.x: `gsf train --method NAME --help` lists them."""
-    loss: Any = None
-    """Options of the auxiliary loss, as --loss.x, listed there, too."""
+    parts: Annotated[Mapping[str, Any], tyro.conf.Suppress] = field(default_factory=dict)
+    """Options of the base and of the auxiliary loss by their names, as in {"cql": {"alpha": 2}};
+    on the command line --cql.alpha 2."""
 
     def find_method(self) -> "Method":
         from gsf.learn import methods
@@ -109,27 +109,22 @@ class AgentConfig(Options):
 
         encoders.find(self.encoder)
         method, stop = self.find_method(), self.stop_gradient
-        base = _options(self.base, method.base.value.Config, f"base {method.base.name}", "base.")
-        loss = None
-        if method.loss is not None:
-            name = f"auxiliary loss {method.loss.name}"
-            loss = _options(self.loss, method.loss.value.Config, name, "loss.")
-        elif self.loss:
-            raise UserError(f"method {self.method} has no auxiliary loss to take options.")
+        parts = _options(self.parts, method)
+        base = method.base.name
         if self.released and method.loss is None:
-            base = _replace_defaults(base, method.base.value.released)
+            parts[base] = _replace_defaults(parts[base], method.base.value.released)
         elif self.released and method.loss is not None:
-            released = method.loss.value.released
-            of_base = released.base.get(method.base.name, method.base.value.released_with_loss)
+            loss, released = method.loss.name, method.loss.value.released
+            of_base = released.base.get(base, method.base.value.released_with_loss)
             stop = stop or released.stop_gradient
-            base, loss = _replace_defaults(base, of_base), _replace_defaults(loss, released.config)
+            parts[base] = _replace_defaults(parts[base], of_base)
+            parts[loss] = _replace_defaults(parts[loss], released.config)
         config = dataclasses.replace(
             self,
             on=method.base.spec,
             stop_gradient=stop,
             aux_lr=self.lr if self.aux_lr is None else self.aux_lr,
-            base=base,
-            loss=loss,
+            parts=parts,
         )
         if stop and method.loss is None:
             raise UserError("--stop-gradient needs an auxiliary loss to train the encoder.")
@@ -172,7 +167,7 @@ class TrainConfig(AgentConfig, CodedOptions):
 
     @classmethod
     def for_command_line(cls, argv: list[str]) -> type[Self]:
-        """The same options with those of the chosen method: --base.x and --loss.x."""
+        """The same options with those of the chosen method's parts: --cql.alpha, --gsf.tau."""
         given = dict(itertools.pairwise(argv))
         given |= dict(word.split("=", 1) for word in argv if "=" in word)
         if {"-h", "--help"} & {*argv} and not {"--method", "--on"} & {*given}:
@@ -180,13 +175,17 @@ class TrainConfig(AgentConfig, CodedOptions):
         from gsf.learn import methods
 
         method = methods.find(given.get("--method", cls.method), given.get("--on"))
-        types = {
-            "base": method.base.value.Config,
-            "loss": method.loss.value.Config if method.loss else type(None),
-        }
+        options = []
+        for name, part in method.parts.items():
+            said = "Of the base." if part is method.base else "Of the auxiliary loss."
+            kind: Any = part.value.Config
+            shown = Annotated[kind, tyro.conf.arg(help=said)]
+            options.append((name, shown, field(default_factory=kind)))
+        parts: Any = dataclasses.make_dataclass("Parts", options, frozen=True)
+        unprefixed = Annotated[parts, tyro.conf.arg(name="")]
         typed = dataclasses.make_dataclass(
             cls.__name__,
-            [(name, kind, field(default_factory=kind)) for name, kind in types.items()],
+            [("parts", unprefixed, field(default_factory=parts))],
             bases=(cls,),
             frozen=True,
             kw_only=True,
@@ -203,14 +202,23 @@ class TrainConfig(AgentConfig, CodedOptions):
         return super().resolved()
 
 
-def _options(given: Any, expected: type[Any], owner: str, where: str) -> Any:
-    if isinstance(given, Mapping):
-        given = from_json(expected, given, where)
-    if given is not None and not isinstance(given, expected):
-        raise UserError(f"the {owner} takes options of its own, not {given!r}.")
-    options = expected() if given is None else given
-    check(options, where)
-    return options
+def _options(given: Any, method: "Method") -> dict[str, Any]:
+    """Of every part of the method, by its name: as given, else the defaults."""
+    if is_dataclass(given):  # from the command line
+        given = {part.name: getattr(given, part.name) for part in fields(given)}
+    if strange := sorted(given.keys() - method.parts.keys()):
+        known = ", ".join(method.parts)
+        raise UserError(f"method {method.spec} has no {strange[0]} to take options, only {known}.")
+    parts = {}
+    for name, part in method.parts.items():
+        options, expected, where = given.get(name, {}), part.value.Config, f"{name}."
+        if isinstance(options, Mapping):
+            options = from_json(expected, options, where)
+        if not isinstance(options, expected):
+            raise UserError(f"{name} takes options of its own, not {options!r}.")
+        check(options, where)
+        parts[name] = options
+    return parts
 
 
 def _replace_defaults(options: Any, values: Mapping[str, Any]) -> Any:

@@ -134,15 +134,17 @@ class RunConfig(CodedOptions):
         if issubclass(STAGES[name], CodedOptions):
             given["accept_code_change"] = self.accept_code_change
         chosen = to_json(STAGES[name](**{**preset_values(name, self.preset), **given}))
-        parts = {} if variant is None else {x.name: k for k, x in variant.method.parts.items()}
+        parts: dict[str, dict[str, Any]] = {}
+        if variant is not None:
+            parts = {part: {} for part in variant.method.parts}
         for owner, option, value in map(parse, self.set):
             if owner == name:
                 chosen[option] = value
             elif owner in parts:
-                role = parts[owner]
-                chosen[role] = {**(chosen[role] or {}), option: value}
+                parts[owner][option] = value
         if variant is not None:
             chosen |= {"method": variant.method.spec, "on": variant.method.base.spec}
+            chosen["parts"] = parts
             chosen["name"] = variant.name if variant.settings else None
         return from_json(STAGES[name], chosen)
 

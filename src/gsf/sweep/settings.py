@@ -23,7 +23,7 @@ GIVEN = {
     "materialise": ("recording", "out"),
     "fit": ("dataset", "out", "cumulant", "seed"),
     "label": ("gvf", "out", "dataset"),
-    "train": ("dataset", "out", "labels", "method", "name", "seed", "base", "loss"),
+    "train": ("dataset", "out", "labels", "method", "name", "seed", "parts"),
     "evaluate": ("agent", "out", "game", "dataset", "env", "held_out"),
 }
 

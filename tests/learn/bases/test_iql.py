@@ -20,7 +20,7 @@ IQL = bases.find("iql").value
 
 
 def make_learner(dataset: Dataset, **options: Any) -> Learner:
-    config = AgentConfig(method="iql", encoder="impala_small", base=IQL.Config(**options))
+    config = AgentConfig(method="iql", encoder="impala_small", parts={"iql": options})
     return Learner(config, dataset, np.random.default_rng(0))
 
 
@@ -155,5 +155,5 @@ def test_it_imitates_what_can_be_seen_and_prefers_what_pays(dataset: Dataset) ->
     "options", [{"expectile": 0.0}, {"expectile": 1.0}, {"beta": -1.0}, {"max_weight": 0.0}]
 )
 def test_bad_options(options: dict[str, float]) -> None:
-    with pytest.raises(UserError, match=r"--base\.\S+ must be"):
-        AgentConfig(method="iql", base=options).resolved()
+    with pytest.raises(UserError, match=r"--iql\.\S+ must be"):
+        AgentConfig(method="iql", parts={"iql": options}).resolved()

@@ -12,7 +12,7 @@ from gsf.learn.learner import AgentConfig, Learner
 
 
 def make_learner(dataset: Dataset, method: str, **options: Any) -> Learner:
-    config = AgentConfig(method=method, encoder="impala_small", crop=0, base=options)
+    config = AgentConfig(method=method, encoder="impala_small", crop=0, parts={method: options})
     return Learner(config, dataset, np.random.default_rng(0))
 
 

@@ -9,7 +9,7 @@ import torch
 from episodes import write_episodes
 from gsf.data.dataset import Dataset
 from gsf.learn.learner import AgentConfig, Learner
-from gsf.learn.losses.cssc import CSSC, action_classes, same_class_contrast
+from gsf.learn.losses.cssc import action_classes, same_class_contrast
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_nothing_to_contrast_is_zero_with_a_finite_gradient(label: list[int]) ->
 @pytest.mark.parametrize("head", [False, True])
 def test_compares_z_or_its_projection(dataset: Dataset, head: bool) -> None:
     config = AgentConfig(
-        method="cssc", encoder="impala_small", loss=CSSC.Config(tau=0.3, head=head)
+        method="cssc", encoder="impala_small", parts={"cssc": {"tau": 0.3, "head": head}}
     )
     learner: Any = Learner(config, dataset, np.random.default_rng(0))
     batch = dataset.gather(np.arange(40))

@@ -25,7 +25,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def make_learner(dataset: Dataset, **options: Any) -> Any:
-    config = AgentConfig(method="ctrl", encoder="impala_small", loss=CTRL.Config(**options), crop=1)
+    config = AgentConfig(method="ctrl", encoder="impala_small", parts={"ctrl": options}, crop=1)
     return Learner(config, dataset, np.random.default_rng(0))
 
 

@@ -46,7 +46,7 @@ def test_predicts_the_next_latent_of_a_chain(tmp_path_factory: pytest.TempPathFa
 
 def test_formula_with_the_last_step_of_an_episode(episodes: Dataset) -> None:
     config = DeepMDP.Config(reward_weight=2.0, latent_weight=3.0)
-    learner: Any = make_learner(episodes, loss=config)
+    learner: Any = make_learner(episodes, parts={"deepmdp": config})
     batch = episodes.gather(np.arange(len(episodes)))
     assert not batch.has_next.all()
     context = learner.look(batch, np.random.default_rng(0))

@@ -66,7 +66,7 @@ def test_metrics_are_documented(dataset: Dataset, labels: Path, name: str) -> No
 
 def gsf(dataset: Dataset, labels: Path, **options: Any) -> tuple[Learner, Any]:
     loss = losses.find("gsf").value.Config(**options)
-    learner = make_learner(dataset, labels, "gsf", loss=loss)
+    learner = make_learner(dataset, labels, "gsf", parts={"gsf": loss})
     return learner, learner.aux
 
 

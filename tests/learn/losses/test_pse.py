@@ -148,7 +148,7 @@ def test_either_episode_is_asked_about_the_other_by_hand() -> None:
 
 
 def test_loss_is_the_coupling_less_its_constant(dataset: Dataset) -> None:
-    config = AgentConfig(method="pse", encoder="impala_small", crop=0, loss=PSE.Config(tau=0.7))
+    config = AgentConfig(method="pse", encoder="impala_small", crop=0, parts={"pse": {"tau": 0.7}})
     learner: Any = Learner(config, dataset, np.random.default_rng(0))
     context = learner.look(dataset.gather(np.arange(16)), np.random.default_rng(1))
     loss, info = learner.aux(context)

@@ -39,7 +39,7 @@ def test_value_targets_by_hand() -> None:
 def test_values_of_a_chain_are_the_closed_form(tmp_path_factory: pytest.TempPathFactory) -> None:
     dataset = write_chain(tmp_path_factory.mktemp("chain") / "dataset", (1.0, 1.0))
     learner: Any = make_learner(
-        dataset, lr=1e-3, stop_gradient=True, target_rate=0.1, loss=vpn.VPN.Config(target_rate=0.1)
+        dataset, lr=1e-3, stop_gradient=True, target_rate=0.1, parts={"vpn": {"target_rate": 0.1}}
     )
     rng = np.random.default_rng(0)
     for _ in range(250):
@@ -65,7 +65,7 @@ def test_values_of_a_chain_are_the_closed_form(tmp_path_factory: pytest.TempPath
 def test_targets_and_masks_equal_a_slow_loop_for_every_kind_of_end(
     episodes: Dataset, n_steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learner: Any = make_learner(episodes, loss=vpn.VPN.Config(n_steps=n_steps))
+    learner: Any = make_learner(episodes, parts={"vpn": {"n_steps": n_steps}})
     with torch.no_grad():
         for p in learner.target_encoder.embed.parameters():
             p.add_(0.1)
@@ -115,7 +115,7 @@ def test_targets_and_masks_equal_a_slow_loop_for_every_kind_of_end(
 def test_targets_take_no_gradient_and_the_target_head_follows_by_its_rate(
     episodes: Dataset,
 ) -> None:
-    learner: Any = make_learner(episodes, loss=vpn.VPN.Config(target_rate=0.25))
+    learner: Any = make_learner(episodes, parts={"vpn": {"target_rate": 0.25}})
     aux = learner.aux
     context = learner.look(episodes.gather(np.arange(10)), np.random.default_rng(0))
     assert not aux.bootstrap(context).requires_grad

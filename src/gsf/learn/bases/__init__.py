@@ -38,7 +38,7 @@ class Base(nn.Module, ABC):
 
     def __init__(self, config: Any, spec: Spec) -> None:
         super().__init__()
-        check(config, "base.")
+        check(config, f"{self.name}.")
 
     def sample(
         self, dataset: Dataset, n: int, rng: np.random.Generator, n_levels: int | None

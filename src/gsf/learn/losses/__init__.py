@@ -43,7 +43,7 @@ class AuxiliaryLoss(nn.Module, ABC):
 
     def __init__(self, config: Any, spec: Spec) -> None:
         super().__init__()
-        check(config, "loss.")
+        check(config, f"{self.name}.")
         for need in sorted(self.needs):
             if getattr(spec, need) is None:
                 raise UserError(

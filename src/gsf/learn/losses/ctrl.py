@@ -5,7 +5,7 @@ Zero-Shot Generalization in RL". u = FC(concat_t (1 + g(a_t)) z_t + b(a_t)), v =
 w = predictor(v), v~ = v of EMA networks, prototypes c_k; all of v, w, c on the unit sphere:
     L = -E_i sum_k q_ik log softmax_k(w_i.c_k / tau) + E_i (2 - 2 cos(w_i, v~_j))
 q = Sinkhorn(v~.c / epsilon) without gradient; j is a stretch of the cluster nearest to i's own,
-which is argmax_k q_ik (`--loss.clusters nearest`: argmax_k v~_i.c_k, as in the authors' code).
+which is argmax_k q_ik (`--ctrl.clusters nearest`: argmax_k v~_i.c_k, as in the authors' code).
 """
 
 from dataclasses import dataclass

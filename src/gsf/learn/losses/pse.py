@@ -85,7 +85,7 @@ class PSE(AuxiliaryLoss):
     def __init__(self, config: Config, spec: Spec) -> None:
         super().__init__(config, spec)
         if config.absorbing and config.gamma == 1:
-            raise UserError("--loss.absorbing needs --loss.gamma below 1: for ever has no sum.")
+            raise UserError("--pse.absorbing needs --pse.gamma below 1: for ever has no sum.")
         self.config = config
         self.h = Projection(spec.z_dim, Z_DIM)
         self.listed: tuple[Dataset, Rows, Rows] | None = None
