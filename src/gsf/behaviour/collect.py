@@ -7,6 +7,7 @@ the same number of torch threads; some CUDA kernels are not deterministic).
 """
 
 import contextlib
+import dataclasses
 import shutil
 import time
 from pathlib import Path
@@ -22,7 +23,7 @@ from gsf.behaviour.policy import (
     load_policy,
     save_policy,
 )
-from gsf.behaviour.ppo import PPO
+from gsf.behaviour.ppo import CPU_CHUNK, PPO
 from gsf.behaviour.record import (
     DATASET,
     RECORDING_STATE,
@@ -45,6 +46,7 @@ from gsf.core.stage import METRICS, Identity
 from gsf.core.version import __version__
 from gsf.data.tiers import WEAK
 from gsf.nets import encoders
+from gsf.nets.precision import settled
 from gsf.nets.runtime import keep_freed_memory
 from gsf.suites import facts_of
 from gsf.suites.gymnasium import code_of, departure
@@ -57,6 +59,7 @@ def collect(config: CollectConfig) -> Path:
 
     collect(CollectConfig(game="coinrun", frames=2_000_000, transitions=500_000))
     """
+    config = _settled(config)
     out, game = config.directory, config.played
     path = out / f"{game}.gsfrec"
     given, first = _policy_at(config, config.policy), _policy_at(config, config.start_from)
@@ -80,7 +83,7 @@ def collect(config: CollectConfig) -> Path:
             )
         if difference and config.player == "plan":
             raise UserError(f"{config.env} cannot be planned in: it does not repeat itself.")
-        policy = given if given or config.player != "ppo" else _train(config, identity, out, first)
+        policy = _train(config, identity, out, first) if config.trains else given
         if config.plain or difference:
             path = out / DATASET
             content, returns = record_plain(config, path, policy)
@@ -104,13 +107,21 @@ def collect(config: CollectConfig) -> Path:
     return path
 
 
+def _settled(config: CollectConfig) -> CollectConfig:
+    if config.precision == "auto" and not config.trains:
+        return dataclasses.replace(config, precision="float32")
+    shape, batch = facts_of(config.played).obs_shape, config.chunk or CPU_CHUNK
+    made: CollectConfig = settled(config, config.directory, "policy", shape, batch)
+    return made
+
+
 def _identity(
     config: CollectConfig, policy: BehaviourPolicy | None, first: BehaviourPolicy | None
 ) -> Identity:
     """Of the directory: a policy that is trained here, or a recording of another's play."""
     env = {} if config.env is None else {"env": code_of(config.played) or ""}
     resolved = {"plain": True} if config.plain else {}
-    if policy is None and config.player == "ppo":
+    if config.trains:
         found = encoders.find(config.schedule.encoder)
         encoder = found.identity("encoder") | decided_by("gsf.behaviour.ppo", found.value.build)
         start = {} if first is None else {"start_from": first.provenance["digest"]}

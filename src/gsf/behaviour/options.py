@@ -18,7 +18,7 @@ from gsf.core.options import (
     Incidental,
     Input,
     Options,
-    Precision,
+    PrecisionOrAuto,
     Seed,
     Share,
     StepSize,
@@ -91,8 +91,9 @@ class PPOConfig(Options):
     """Weight of the entropy bonus."""
     grad_norm: Annotated[float, above(0, 10**6)] = 0.5
     """Gradients are clipped to this norm."""
-    precision: Precision = "float32"
-    """bf16: convolutions compute in bfloat16, faster where the processor has it."""
+    precision: PrecisionOrAuto = "float32"
+    """bf16: convolutions compute in bfloat16, faster where the processor has it. auto: a trial of
+    two seconds decides, and its choice is kept. No default before returns of both were compared."""
     reward_clip: Annotated[float, above(0, 10**6)] = 10.0
     """Scaled rewards are clipped to +- this."""
     device: Incidental[Device] = "auto"
@@ -233,6 +234,11 @@ class CollectConfig(PPOConfig, PlanConfig, CodedOptions):
         """The game, as its suite calls it."""
         assert self.game is not None
         return self.game
+
+    @property
+    def trains(self) -> bool:
+        """Whether PPO learns here, or whoever plays is there already."""
+        return self.player == "ppo" and self.policy is None
 
     @property
     def action_ids(self) -> NDArray[np.int64]:

@@ -21,10 +21,11 @@ from gsf.behaviour.options import PPOConfig
 from gsf.behaviour.ppo import PPO
 from gsf.bench.data import show
 from gsf.bench.options import BenchCollectConfig as BenchCollectConfig
-from gsf.bench.train import PRECISIONS, ratio, take_turns
+from gsf.bench.train import ratio, take_turns
 from gsf.core.errors import UserError
 from gsf.core.options import Precision
 from gsf.core.processes import starting
+from gsf.nets.precision import PRECISIONS
 from gsf.suites import facts_of, make_env
 
 PROGRAM = Path("cleanrl/ppo_procgen.py")

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,9 +29,9 @@ from gsf.gvf.label import LabelConfig, label
 from gsf.learn import methods
 from gsf.learn.learner import AgentConfig, Learner
 from gsf.nets.encoders import ConvTrunk
+from gsf.nets.precision import PRECISIONS
 from gsf.nets.runtime import keep_freed_memory
 
-PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 MATRIX = 2048  # rows and columns of the product that shows what the machine can do at best
 
 

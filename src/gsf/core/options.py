@@ -94,6 +94,7 @@ Rate = Annotated[float, above(0, 1)]
 StepSize = Annotated[float, above(0, 10)]
 Weight = Annotated[float, between(0, 10**6)]
 Precision = Literal["float32", "bf16"]
+PrecisionOrAuto = Literal["float32", "bf16", "auto"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Temperature = Annotated[float, between(10**-3, 10**3)]
 

@@ -29,6 +29,7 @@ from gsf.gvf.levels import check_known_levels, check_levels
 from gsf.gvf.monte_carlo import monte_carlo
 from gsf.gvf.options import FitConfig as FitConfig
 from gsf.nets import encoders
+from gsf.nets.precision import settled
 from gsf.nets.runtime import pick_device
 
 Array = npt.NDArray[Any]
@@ -46,6 +47,7 @@ def fit(config: FitConfig) -> Path:
     config = dataclasses.replace(config, device=pick_device(config.device))
     dataset = Dataset.open(config.dataset)
     check_levels(dataset, config.allow_small_levels)
+    config = _settled(config, dataset)
     if config.compare:
         from gsf.gvf.compare import compare  # which fits with this module
 
@@ -103,6 +105,13 @@ def fit(config: FitConfig) -> Path:
         )
     _print_fit(config.out)
     return config.out
+
+
+def _settled(config: FitConfig, dataset: Dataset) -> FitConfig:
+    if config.estimator == "mc" and config.precision == "auto":  # nothing is trained
+        return dataclasses.replace(config, precision="float32")
+    made: FitConfig = settled(config, config.out, "gvf", dataset.obs_shape, config.batch)
+    return made
 
 
 @contextlib.contextmanager

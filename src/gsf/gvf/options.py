@@ -14,7 +14,7 @@ from gsf.core.options import (
     Device,
     Incidental,
     Input,
-    Precision,
+    PrecisionOrAuto,
     Rate,
     Seed,
     Share,
@@ -58,8 +58,10 @@ class FitConfig(CodedOptions):
     """td: how far the target network moves in each step."""
     encoder: str = "impala_small"
     """td: the GVF's own encoder f': impala, impala_small, nature, or your own as file.py:name."""
-    precision: Precision = "float32"
-    """td: bf16 computes f's convolutions in bfloat16, faster where the processor has it."""
+    precision: PrecisionOrAuto = "float32"
+    """td: bf16 computes f's convolutions in bfloat16, faster where the processor has it. auto: a
+    trial of two seconds decides, and its choice is kept. No default before labels of both were
+    compared."""
     q: bool = False
     """td: SARSA, one output per action, ranked at the logged one (the paper's table), not V; for
     cumulants of one component only."""

@@ -19,7 +19,7 @@ from gsf.core.options import (
     Incidental,
     Input,
     Options,
-    Precision,
+    PrecisionOrAuto,
     Rate,
     Seed,
     StepSize,
@@ -78,9 +78,11 @@ class AgentConfig(Options):
     """joint: weight of the auxiliary loss."""
     aux_lr: StepSize | None = None
     """alternating: the auxiliary loss's learning rate. Default: lr."""
-    precision: Precision = "float32"
+    precision: PrecisionOrAuto = "float32"
     """bf16: the encoder's convolutions compute in bfloat16, about 1.6 times as fast where the
-    processor has it (`avx512_bf16`, `amx_bf16`, GPUs); weights, heads and losses stay float32."""
+    processor has it (`avx512_bf16`, `amx_bf16`, GPUs); weights, heads and losses stay float32.
+    auto: a trial of two seconds decides, and its choice is kept. No default before returns of both
+    were compared."""
     compile: Incidental[bool] = False
     """Compile the encoder (torch.compile): half a minute at the start, for long runs on a GPU. On a
     CPU it needs a C++ compiler and gains nothing (docs/speed.md)."""

@@ -35,6 +35,7 @@ from gsf.learn.learner import Learner
 from gsf.learn.methods import Method
 from gsf.learn.options import TrainConfig as TrainConfig
 from gsf.nets import encoders
+from gsf.nets.precision import settled
 from gsf.nets.runtime import keep_freed_memory, pick_device
 
 DIVERGED = 1e6  # a loss beyond this never came back
@@ -47,6 +48,7 @@ def train(config: TrainConfig) -> Path:
     """
     config = config.resolved()
     dataset = Dataset.open(config.dataset)
+    config = settled(config, config.out, "run", dataset.obs_shape, config.batch)
     method = dataclasses.replace(config, name=None).find_method()  # by its own name
     encoder = encoders.find(config.encoder)
     identity = Identity.of(

@@ -146,7 +146,13 @@ class RunConfig(CodedOptions):
             chosen |= {"method": variant.method.spec, "on": variant.method.base.spec}
             chosen["parts"] = parts
             chosen["name"] = variant.name if variant.settings else None
-        return from_json(STAGES[name], chosen)
+        made = from_json(STAGES[name], chosen)
+        if getattr(made, "precision", None) == "auto":
+            raise UserError(
+                f"{name}.precision=auto: each run would choose by itself, and those of a "
+                "comparison need the same; choose float32 or bf16."
+            )
+        return made
 
     def _check_settings(self) -> None:
         from gsf.learn import bases, losses
