@@ -34,6 +34,7 @@ from gsf.behaviour.record import (
     record_plain,
     to_tensors,
 )
+from gsf.behaviour.rllte import read_rllte
 from gsf.core.code import decided_by
 from gsf.core.errors import UserError
 from gsf.core.files import locked
@@ -134,7 +135,8 @@ def _policy_at(config: CollectConfig, path: Path | None) -> BehaviourPolicy | No
     """A policy of the game asked for."""
     if path is None:
         return None
-    policy = load_policy(path, config.device)
+    policy = read_rllte(path, config.played, str(config.difficulty), config.device)
+    policy = policy or load_policy(path, config.device)
     trained = (policy.provenance["game"], policy.provenance["difficulty"])
     if trained != (config.game, config.difficulty):
         raise UserError(

@@ -175,8 +175,9 @@ class CollectConfig(PPOConfig, PlanConfig, CodedOptions):
     epsilon: Literal["decay", "literal"] = "decay"
     """Chance of a random action while recording: from 0.1 to 0, or the paper's 0.1 - 3.96e-9 t."""
     policy: Input[Path | None] = None
-    """Record this policy (a file, the directory of another collect, the name of a shipped one)
-    instead of training one. With --player plan it plays half of the futures that are tried."""
+    """Record this policy (a file, the directory of another collect, the name of a shipped one,
+    or weights of rllte's PPO) instead of training one. With --player plan it plays half of the
+    futures that are tried."""
     start_from: Input[Path | None] = None
     """Train this policy further (a file, the directory of another collect, the name of a shipped
     one) instead of a new one. --frames counts those it has learnt from, too; Adam's averages and

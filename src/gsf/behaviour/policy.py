@@ -73,7 +73,7 @@ class BehaviourPolicy:
 
 
 def save_policy(path: Path, net: ActorCritic, provenance: dict[str, Any]) -> BehaviourPolicy:
-    policy = BehaviourPolicy(net, {**provenance, "digest": _weights_digest(net)})
+    policy = BehaviourPolicy(net, {**provenance, "digest": weights_digest(net)})
     state = {
         "format": FORMAT,
         "provenance": json.dumps(policy.provenance),
@@ -106,7 +106,7 @@ def load_policy(path: Path | str, device: str = "cpu") -> BehaviourPolicy:
         encoder = encoders.find_again(provenance["encoder"], provenance.get("encoder_code"))
         net = ActorCritic(encoder.value, facts.obs_shape, len(ids))
         net.load_state_dict(state["net"])
-    if _weights_digest(net) != provenance["digest"]:
+    if weights_digest(net) != provenance["digest"]:
         raise UserError(f"{path} is damaged: its weights fail their checksum; get it again.")
     return BehaviourPolicy(net.to(pick_device(device)), provenance)
 
@@ -130,7 +130,7 @@ def policy_of(recording: str) -> Path | None:
     return None
 
 
-def _weights_digest(net: nn.Module) -> str:
+def weights_digest(net: nn.Module) -> str:
     """Identity of a network's weights, whatever their layout in memory."""
     state = {name: x.cpu().contiguous().numpy() for name, x in net.state_dict().items()}
     return digest(*(part for name, x in state.items() for part in (name, x.tobytes())))
