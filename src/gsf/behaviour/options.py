@@ -140,9 +140,12 @@ class PlanConfig(Options):
 class CollectConfig(PPOConfig, PlanConfig, CodedOptions):
     """Train PPO on a game, or plan, and record its play."""
 
-    player: Literal["ppo", "plan", "random"] = "ppo"
+    player: Literal["ppo", "plan", "best", "random"] = "ppo"
     """Who plays: a policy, trained here by PPO or taken from --policy; one that plans in copies of
-    the game, which can be restored (docs/data.md); or chance."""
+    the game, which can be restored (docs/data.md); the best there is, in a game that knows it
+    (grids); or chance."""
+    skill: Share = 0.9
+    """--player best: the chance that an action is the best one, not a random one."""
 
     game: str | None = None
     """A game of an installed suite, such as Procgen's 16; with --env what to call yours (default:
@@ -219,8 +222,10 @@ class CollectConfig(PPOConfig, PlanConfig, CodedOptions):
             raise UserError("--policy and --start-from exclude each other; choose one of them.")
         if self.player != "ppo" and self.start_from is not None:
             raise UserError(f"--start-from is for a policy, not for --player {self.player}.")
-        if self.player == "random" and self.policy is not None:
-            raise UserError("--player random needs no --policy; leave one of them out.")
+        if self.player in ("random", "best") and self.policy is not None:
+            raise UserError(f"--player {self.player} needs no --policy; leave one of them out.")
+        if self.player == "best" and suite.true_values is None:
+            raise UserError(f"{suite.name} does not know the best play of {game}; grids do.")
         if self.keep_weak and facts_of(game).way(0) is None:
             raise UserError(f"--keep-weak: nobody has published how well {game} can be played.")
         if self.player == "plan" and self.plain:

@@ -47,7 +47,7 @@ class Behaviour:
         self._config, self._policy, self._ids = config, policy, config.action_ids
         self._planned = planned
         self.rng = np.random.default_rng([config.seed, RECORDING])
-        self.env = config.make_env(self.rng)
+        self.env: Any = config.make_env(self.rng)
         self.n_envs = config.schedule.n_envs
         self.n_steps = config.n_transitions // self.n_envs
         self.provenance = self._provenance()
@@ -58,11 +58,15 @@ class Behaviour:
             options = {x.name: getattr(self._config, x.name) for x in fields(PlanConfig)}
             guide = {"guided_by": self._policy.provenance["digest"]} if self._policy else {}
             return facts | options | guide
+        if self._config.player == "best":
+            return facts | {"skill": self._config.skill}
         return self._policy.provenance if self._policy else facts
 
     def epsilon(self, t: int) -> float:
         if self._planned is not None:
             return 0.0
+        if self._config.player == "best":
+            return 1 - self._config.skill
         if self._policy is None:
             return 1.0
         literal = self._config.epsilon == "literal"
@@ -74,9 +78,11 @@ class Behaviour:
             return planned
         n, rng, policy = self.n_envs, self.rng, self._policy
         uniform: NDArray[np.int64] = self._ids[rng.integers(len(self._ids), size=n)]
-        if policy is None:
+        if policy is None and self._config.player != "best":
             return uniform
         explores = rng.random(n) < self.epsilon(t)
+        if policy is None:
+            return np.where(explores, uniform, self.env.best_actions())
         return np.where(explores, uniform, policy.sample(obs, rng))
 
     @property

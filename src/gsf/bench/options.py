@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from gsf.core.options import BatchSize, Count, Options, Rate, Some, above, between
-from gsf.core.presets import Preset
+from gsf.core.presets import Size
 from gsf.suites import find_game
 
 Number = Annotated[int, between(1, 10**6)]
@@ -82,7 +82,7 @@ class BenchSharedConfig(Options):
 class BenchCostConfig(Options):
     """Estimate hours and money of a whole `gsf run`; nothing is trained."""
 
-    size: tyro.conf.Positional[Preset] = "paper"
+    size: tyro.conf.Positional[Size] = "paper"
     """The preset."""
     games: Number = field(default_factory=lambda: len(find_game(GAME)[0].games))
     """Games. Default: all of the suite."""

@@ -1,11 +1,12 @@
-"""Presets: what each size (smoke, laptop, study, paper) sets of every verb's options."""
+"""Presets: what each size (smoke, laptop, study, paper; grid) sets of every verb's options."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from gsf.core.errors import UserError, did_you_mean
 
-Preset = Literal["smoke", "laptop", "study", "paper"]
+Size = Literal["smoke", "laptop", "study", "paper"]
+Preset = Literal[Size, "grid"]  # another comparison, of its own suite
 
 
 # preset -> verb -> option -> value. Whatever is not named keeps the default beside its use.
@@ -79,6 +80,27 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "keep": 10,
         },
     },
+    "grid": {  # labels of chance and of the truth beside those of the data, as in any comparison
+        "run": {
+            "preset": "grid",
+            "out": Path("results/grid"),
+            "recordings": ("grid5_looks-best",),
+            "methods": (
+                "bc",
+                "cql",
+                "gsf-reward",
+                "gsf-reward+label.source=oracle",
+                "gsf-reward+label.source=noise",
+                "gsf-reward+label.source=permuted",
+                "pse",
+                "curl",
+            ),
+            "seeds": 10,
+        },
+        "fit": {"estimator": "mc", "diagnose": False},
+        "train": {"encoder": "patches", "grad_steps": 2_000, "batch": 128},
+        "evaluate": {"n_seen": 16, "n_validation": 32, "n_unseen": 64},
+    },
 }
 
 
@@ -93,7 +115,7 @@ def preset_values(verb: str, preset: str | None) -> dict[str, Any]:
 def shorter_presets(verb: str, option: str, value: int) -> str:
     """Which presets do less of what takes the time of a verb, as a user would write them."""
     less = []
-    for preset in PRESETS:
+    for preset in get_args(Size):
         values = preset_values(verb, preset)
         if values.get("estimator") == "mc":  # which trains no network
             less.append(f"{preset} (estimator mc)")

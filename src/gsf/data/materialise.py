@@ -4,11 +4,12 @@ In: a recording (file or the name of a shipped one). Out: a dataset directory, w
 Memory does not grow with the recording's length. Needs the suite, not torch.
 """
 
+import itertools
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import tyro
@@ -16,12 +17,13 @@ from numpy.typing import NDArray
 
 from gsf.core.errors import UserError
 from gsf.core.logs import console, progress
-from gsf.core.options import Count, Incidental, Input, Options, Threads
+from gsf.core.options import Count, Incidental, Input, Options, Seed, Threads, between
 from gsf.core.stage import Identity
 from gsf.data.played import PlayWriter
 from gsf.data.recording import Recording
 from gsf.data.replay import Replay
 from gsf.suites import find_game
+from gsf.suites.looks import Draw, named, wardrobe
 
 Mask = NDArray[np.bool_]
 
@@ -39,11 +41,26 @@ class MaterialiseConfig(Options):
     transitions: Count | None = None
     """Only so many (of these levels), of the first env slots over the whole time, so that epsilon
     keeps its range."""
+    looks: Count | None = None
+    """Draw every episode in one of so many looks, which are then the dataset's contexts
+    (docs/looks.md). What is played stays the same."""
+    look_kind: Literal["filters", "skins"] = "filters"
+    """--looks: filters (colours, brightness, texture) or skins (Procgen's own pictures)."""
+    views: Annotated[int, between(1, 16)] = 1
+    """--looks: write every state in so many looks; of N rows, row i + N / views has the state of
+    row i."""
+    look_seed: Seed = 0
+    """--looks: of which episode has which look."""
     actions: Literal["distinct", "all"] = "distinct"  # Deviation: the paper has all 15
     """What the dataset's actions are: those of the game that differ in what follows, or all of the
     suite's, of which many may do the same."""
     threads: Incidental[Threads | None] = None
     """The env's threads; the result does not depend on it. Default: one per core."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.views > (self.looks or 1):
+            raise UserError(f"--views {self.views} needs as many --looks, or more.")
 
 
 def materialise(config: MaterialiseConfig) -> Path:
@@ -58,26 +75,26 @@ def materialise(config: MaterialiseConfig) -> Path:
         return config.out
     levels = _first_levels(recording, config.levels)
     facts = recording.find_suite().games[find_game(recording.game)[1]]
+    drawn = _looks(recording, levels, config)
     recording, kept = _choose(recording, levels, config)
     actions = facts.action_ids(config.actions)
     position = facts.action_classes if config.actions == "distinct" else actions
     n_kept = [int(n) for mask in kept for n in mask.sum(1)]
     with PlayWriter(
         config.out,
-        n_kept,
+        n_kept * config.views,
         position,
-        levels=levels,
-        name=recording.game,
+        **({"levels": levels, "name": recording.game} | drawn),
         obs_shape=facts.obs_shape,
         n_actions=len(actions),
     ) as play:
-        mismatches = _replay(recording, config.threads, kept, play)
+        mismatches = _replay(recording, config, kept, play)
         play.finish(
             identity,
             difficulty=recording.difficulty,
             actions=actions.tolist(),  # action i of the dataset is the suite's actions[i]
             provenance=[take.policy | {"epsilon": take.epsilon} for take in recording.takes],
-            pixels_match=mismatches == 0,
+            pixels_match=None if drawn else mismatches == 0,
         )
     if mismatches:
         blocks = sum(take.pixels.size for take in recording.takes)
@@ -86,7 +103,7 @@ def materialise(config: MaterialiseConfig) -> Path:
             "or system renders differently); rewards, levels and ends are right.",
             soft_wrap=True,
         )
-    n = sum(n_kept)
+    n = sum(n_kept) * config.views
     console.print(f"{n:,} transitions of {recording.game} in {config.out}.", soft_wrap=True)
     return config.out
 
@@ -96,6 +113,19 @@ def _first_levels(recording: Recording, n: int | None) -> list[int]:
     if n is not None and n > len(levels):
         raise UserError(f"cannot take {n} levels of a recording that has {len(levels)}.")
     return levels[:n]
+
+
+def _looks(
+    recording: Recording, levels: Sequence[int], config: MaterialiseConfig
+) -> dict[str, Any]:
+    """What a dataset drawn in looks is called, and its contexts."""
+    if config.looks is None:
+        return {}
+    wardrobe(config.look_kind, recording.game).check(config.looks)
+    if list(levels) != list(range(len(levels))):
+        raise UserError(f"--looks needs play on levels from 0 on; {levels[0]} is the first here.")
+    name = named(recording.game, config.look_kind, len(levels))
+    return {"levels": range(config.looks), "name": name}
 
 
 def _choose(
@@ -129,18 +159,24 @@ def _choose(
 
 def _replay(
     recording: Recording,
-    threads: int | None,
+    config: MaterialiseConfig,
     kept: Sequence[Mask],
     play: PlayWriter,
 ) -> int:
     """Writes a block while the next one is played; returns mismatches."""
     mismatches, slot, done = 0, 0, 0
+    views = [*itertools.product(range(config.views), zip(recording.takes, kept, strict=True))]
+    n_frames = len(recording) * config.views
     with (
-        progress(f"materialise {recording.game}", len(recording), "frames") as advance,
+        progress(f"materialise {recording.game}", n_frames, "frames") as advance,
         ThreadPoolExecutor(1) as aside,
     ):
-        for take, mask in zip(recording.takes, kept, strict=True):
-            replay, at = Replay(recording, take, threads), 0
+        for view, (take, mask) in views:
+            looks = None
+            if config.looks is not None:
+                seed = config.look_seed + take.seed
+                looks = Draw(config.look_kind, config.looks, seed, view)
+            replay, at = Replay(recording, take, config.threads, looks), 0
             pending: Future[Any] = aside.submit(int)
             for block in replay:
                 pending.result()  # a block's buffer is played into again two blocks later

@@ -6,7 +6,7 @@ buffers that are used again: memory stays flat however long the play.
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from gsf.core.errors import UserError
 from gsf.data.recording import BLOCK, Recording, Take
 from gsf.suites import ReplayableEnv, find_game
+from gsf.suites.looks import Draw, Dressed, wardrobe
 
 BLOCK_BYTES = 1 << 25  # memory of each of a play's two buffers
 _LOGIC = np.dtype([("level", "<i4"), ("reward", "<f4"), ("ends", "u1")])  # ends: 1 or 2 truncated
@@ -181,10 +182,17 @@ class Replay:
     """Iterates over the blocks of a take and verifies every checksum on the way.
 
     Logic that differs stops with an error. Pixels that differ (another CPU or system may render
-    differently) are counted in `pixel_mismatches`.
+    differently) are counted in `pixel_mismatches`. Drawn with `looks` it has
+    other pixels, which nothing is known of, and the level of a step is its look.
     """
 
-    def __init__(self, recording: Recording, take: Take, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        take: Take,
+        threads: int | None = None,
+        looks: Draw | None = None,
+    ) -> None:
         self._suite = recording.find_suite()
         self._take = take
         self._env = self._suite.make_env(
@@ -196,6 +204,9 @@ class Replay:
             threads=threads,
             copy=False,
         )
+        self._looks, self._begun = looks, np.zeros(take.n_envs, np.int64)
+        if looks:
+            self._env = Dressed(self._env, wardrobe(looks.kind, recording.game), looks)
         self._recorder = Recorder(take.n_envs)
         self.pixel_mismatches = 0
 
@@ -204,12 +215,22 @@ class Replay:
         for block in play_blocks(self._env, lambda t, _: actions[t], len(actions)):
             if self._recorder.add(block):
                 self._verify(self._recorder.n_steps // BLOCK - 1)
-            yield block
+            yield block if self._looks is None else self._by_look(block, self._looks)
         again = self._recorder.finish(self._env)
         self.returns = again.returns
         if len(actions) % BLOCK:
             self._verify(len(again.logic) - 1)
         self._env.close()
+
+    def _by_look(self, block: Block, look_of: Draw) -> Block:
+        ended = block.terminated | block.truncated
+        begun = self._begun[:, None] + ended.cumsum(1) - ended
+        self._begun = begun[:, -1] + ended[:, -1]
+        look = np.empty_like(block.level)
+        for slot, episodes in enumerate(begun):
+            for episode in np.unique(episodes).tolist():
+                look[slot, episodes == episode] = look_of(slot, episode)
+        return replace(block, level=look)
 
     def _verify(self, block: int) -> None:
         logic, pixels = self._recorder.checksums
@@ -221,4 +242,5 @@ class Replay:
                 f"levels or episode ends differ): most likely another build of {self._suite.name}; "
                 f"gsf needs {self._suite.replays_with}."
             )
-        self.pixel_mismatches += int((pixels[block] != self._take.pixels[block]).sum())
+        if self._looks is None:
+            self.pixel_mismatches += int((pixels[block] != self._take.pixels[block]).sum())

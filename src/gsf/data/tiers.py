@@ -1,7 +1,8 @@
 """Recordings and policies that come with gsf: where they lie, of which game and tier each is.
 
 A tier is how good the play is: GAME is a policy's, GAME-planned is planned and knows the future,
-GAME-weak is an early policy's. GAME...-validation is the same player on other levels.
+GAME-weak is an early policy's, GAME-best the best there is, but for random actions.
+GAME...-validation is the same player on other levels.
 """
 
 from pathlib import Path
@@ -11,7 +12,12 @@ from gsf.core.errors import UserError, did_you_mean
 
 SHIPPED = Path(__file__).parent / "shipped"
 POLICY_TIER = "policy"
-TIERS = (POLICY_TIER, "weak", "planned")  # in the order they are listed in; others come behind
+TIERS = (
+    POLICY_TIER,
+    "weak",
+    "planned",
+    "best",
+)  # as they are listed; others come behind
 WEAK = 0.3  # how far a weak policy is from random to published play
 _HELD_OUT = "-validation"
 

@@ -23,6 +23,7 @@ from gsf.equations import (
     within_level_rank,
 )
 from gsf.gvf.bins import CANDIDATE_BINS, bins_table, choose_bins
+from gsf.gvf.controls import check_source, values_of
 from gsf.gvf.diagnostics import stability, time_left_correlation
 from gsf.gvf.labels import Array, read_array
 from gsf.gvf.levels import check_known_levels, check_levels
@@ -37,8 +38,9 @@ def label(config: LabelConfig) -> Path:
     manifest = read_manifest(config.gvf, "gvf")
     dataset = Dataset.open(config.dataset or Path(manifest["config"]["dataset"]))
     inputs = {"dataset": dataset.digest, "gvf": manifest["digest"]}
-    identity = Identity.of("labels", config, inputs | decided_by(__name__))
-    values = read_values(config.gvf, manifest, dataset)
+    resolved = {} if config.by_chance else {"seed": None}
+    identity = Identity.of("labels", config, inputs | decided_by(__name__), **resolved)
+    values = _values(config, manifest, dataset)
     other = _values_against(config, dataset, values)
     if not identity.is_done(config.out):
         check_levels(dataset, config.allow_small_levels, config.n_bins)
@@ -53,6 +55,15 @@ def label(config: LabelConfig) -> Path:
         terms = choose_bins(values, dataset.level, CANDIDATE_BINS, config.epsilon, rng)
         print(bins_table(terms, config.epsilon))
     return config.out
+
+
+def _values(config: LabelConfig, fitted: dict[str, Any], dataset: Dataset) -> Array:
+    """What labels are made of: the fit's, or what they are to be compared with."""
+    check_source(config.source, dataset.name)
+    if config.source == "oracle" and fitted["cumulant"] != "reward":
+        raise UserError(f"oracle labels are of reward, not of {fitted['cumulant']}.")
+    values, gamma = read_values(config.gvf, fitted, dataset), fitted["config"]["gamma"]
+    return values_of(config.source, values, dataset, gamma, config.seed)
 
 
 def read_values(path: Path, manifest: dict[str, Any], dataset: Dataset) -> Array:
@@ -84,9 +95,9 @@ def _write(
         dtype = np.int8 if config.n_bins < 128 else np.int64
         np.save(out / "label.npy", found.astype(dtype), allow_pickle=False)
         np.save(out / "rank.npy", rank, allow_pickle=False)
-        for name in ("values.npy", "action_values.npy"):
-            if name in fitted["files"]:
-                shutil.copyfile(config.gvf / name, out / name)
+        np.save(out / "values.npy", values, allow_pickle=False)
+        if config.source == "values" and "action_values.npy" in fitted["files"]:
+            shutil.copyfile(config.gvf / "action_values.npy", out / "action_values.npy")
         files = {x.name: digest_file(x) for x in sorted(out.glob("*.npy"))}
         identity.write(
             out,
@@ -106,7 +117,9 @@ def _write(
 def _print_labels(out: Path) -> None:
     manifest = read_manifest(out, "labels")
     each = f", {manifest['n_labels']} each" if manifest["n_labels"] > 1 else ""
-    print(f"{out}: {manifest['cumulant']} labels of {manifest['n']:,} transitions{each}")
+    source = manifest["config"]["source"]
+    of = manifest["cumulant"] + ("" if source == "values" else f" ({source})")
+    print(f"{out}: {of} labels of {manifest['n']:,} transitions{each}")
     print(histogram(manifest["histogram"]))
     known = [x for x in manifest["spearman_time_left"] if x is not None]
     by_time = f"{np.mean(known):+.3f}" if known else "n/a"

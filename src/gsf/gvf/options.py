@@ -21,6 +21,7 @@ from gsf.core.options import (
     StepSize,
     between,
 )
+from gsf.gvf.controls import BY_CHANCE, Source
 from gsf.gvf.cumulants import Rank
 
 Bins = Annotated[int, between(2, 1000)]
@@ -105,6 +106,12 @@ class LabelConfig(CodedOptions):
     """Directory of the labels to make."""
     n_bins: Bins = 7
     """K, the number of quantile bins."""
+    source: Source = "values"
+    """values: the fit's. To compare with: oracle, the suite's true values of reward (grids know
+    theirs); noise, a number by chance for every transition; permuted, the fit's values dealt out
+    anew within each level."""
+    seed: Seed = 0
+    """Of noise and permuted; `gsf run` gives each run its own."""
     quantiles: Literal["dataset", "batch"] = "dataset"
     """dataset: ranks among all transitions of the level. batch: training bins the values of each
     minibatch anew, the paper's Algorithm 2 to the letter."""
@@ -118,3 +125,7 @@ class LabelConfig(CodedOptions):
     """Also print Theorem 1's terms and a suggested K."""
     epsilon: Incidental[Rate] = 0.2
     """--suggest-bins: Theorem 1's epsilon, as a share of a level's range of values."""
+
+    @property
+    def by_chance(self) -> bool:
+        return self.source in BY_CHANCE

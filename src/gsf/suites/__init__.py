@@ -94,7 +94,10 @@ class ReplayableEnv(LevelEnv, Protocol):
 
 
 class RestorableEnv(ReplayableEnv, Protocol):
-    """What planning needs besides: a slot's state, which any slot of such an env can go on from."""
+    """What planning needs besides: a slot's state, which any slot of such an env can go on from.
+
+    Where the best play is known it also has `best_actions()` [n_envs], for `--player best`.
+    """
 
     def save(self, slot: int) -> Any: ...
     def restore(self, slot: int, state: Any) -> None: ...
@@ -118,6 +121,10 @@ class Suite:
     # Options of `make_env` for an env that plays exactly the same and is drawn faster, to plan in.
     plain: Mapping[str, Any] = field(default_factory=dict)
     named: bool = False  # its games were named by the user one by one, so they come first
+    on_request: bool = False  # its games are played where they are named, not as one of `all`
+    # Where the best play is known: (game, level, t, action, terminated, gamma) of the rows of
+    # whole episodes -> the most that can be earned from each row on (`gsf label --source oracle`).
+    true_values: Callable[..., Array] | None = None
 
     def first_level(self, split: str) -> int:
         """Where the levels of `validation` or `unseen` begin."""

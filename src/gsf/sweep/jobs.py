@@ -139,7 +139,10 @@ class Job:
         gvf = self.home / f"gvf-{name}"
         fitted = replace(fitted, cumulant=method.cumulant, seed=seed, out=gvf)
         out = self.home / f"labels-{name}{variant.ending('label')}"
-        binned = self.config.stage("label", gvf=gvf, out=out, dataset=self.data)
+        binned: LabelConfig = self.config.stage("label", gvf=gvf, out=out, dataset=self.data)
+        if binned.by_chance:
+            out = out.with_name(f"{out.name}-seed{self.seed}")
+            binned = replace(binned, seed=self.seed, out=out)
         return Labelling(Fitting(fitted), binned)
 
 

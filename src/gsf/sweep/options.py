@@ -29,7 +29,8 @@ class RunConfig(CodedOptions):
     out: Path = Path("results/run")
     """Directory of all results; the same command goes on where it was stopped."""
     preset: Preset = "laptop"
-    """Sizes of every stage: smoke (a minute), laptop (10 minutes), study (CPU days), paper."""
+    """Sizes of every stage: smoke (a minute), laptop (10 minutes), study (CPU days), paper; or
+    grid, a comparison of its own on small worlds (docs/looks.md), under an hour."""
     games: tuple[str, ...] = ()
     """Games (`all` for every one); by default those with a shipped recording of a policy."""
     methods: Annotated[

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gsf.core.errors import UserError
 from gsf.data.recording import Recording
+from gsf.gvf.controls import check_source
 from gsf.nets import encoders
 from gsf.nets.runtime import pick_device
 from gsf.sweep.jobs import Job
@@ -85,6 +86,10 @@ def resolve(config: RunConfig) -> Plan:
     for source in sources.values():
         if source.recording and wanted:
             _check_length(source, wanted)
+    for variant in (x for x in methods if x.method.cumulant):
+        labels = config.of(variant).stage("label", gvf=Path(), out=Path())
+        for source in sources.values():
+            check_source(labels.source, source.name)
     for source in sources.values() if config.tune else ():
         if source.played and not played.n_validation:
             advice = "add evaluate.n_validation=50 to --set."

@@ -22,7 +22,7 @@ STAGES: dict[str, Any] = {
 GIVEN = {
     "materialise": ("recording", "out"),
     "fit": ("dataset", "out", "cumulant", "seed"),
-    "label": ("gvf", "out", "dataset"),
+    "label": ("gvf", "out", "dataset", "seed"),
     "train": ("dataset", "out", "labels", "method", "name", "seed", "parts"),
     "evaluate": ("agent", "out", "game", "dataset", "env", "held_out"),
 }

@@ -124,5 +124,5 @@ def _recording(name: str, env: str | None) -> Source:
 
 def _all_games() -> tuple[str, ...]:
     """Those that can be recorded, of all suites that are installed."""
-    suites = [suite for suite in all_suites() if suite.replays_with and not suite.named]
+    suites = [x for x in all_suites() if x.replays_with and not x.named and not x.on_request]
     return tuple(game for suite in suites for game in suite.games)

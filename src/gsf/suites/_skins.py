@@ -1,0 +1,126 @@
+"""Procgen's own pictures of one state: which background, which of two ways to draw things.
+
+A state's bytes say how it is drawn. Where is told by their structure: a header, two random number
+generators as text, counters, and the entities, 31 numbers each. What a game allows was found by
+tests/scan_skins.py: each value in a forked child (a wrong one aborts it), and 80 random steps that
+brought the same rewards, ends and levels.
+"""
+
+import functools
+import struct
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gsf.core.errors import UserError
+from gsf.suites import Array
+from gsf.suites.procgen import procgen
+
+WORD = 4  # bytes of every number
+OPTIONS, SEEDS, COUNTERS, ENTITY = 12, 5, 15, 31  # how many numbers there are of each
+MONOCHROME, HAS_BACKGROUND = 2, 4  # among the options: things are plain shapes; there is one
+# How many pictures the background of each game can be.
+N_BACKGROUNDS = {
+    "bigfish": 7,
+    "bossfight": 13,
+    "caveflyer": 13,
+    "chaser": 1,
+    "climber": 62,
+    "coinrun": 62,
+    "dodgeball": 9,
+    "fruitbot": 9,
+    "heist": 9,
+    "jumper": 62,
+    "leaper": 9,
+    "maze": 9,
+    "miner": 62,
+    "ninja": 62,
+    "plunder": 4,
+    "starpilot": 13,
+}
+SHUFFLE = 5  # stream of randomness
+
+
+class Skin(NamedTuple):
+    """How a state is drawn."""
+
+    background: int | None  # None: there is none
+    monochrome: bool
+
+
+class Places(NamedTuple):
+    """Where in a state's bytes it is said how it is drawn."""
+
+    monochrome: int
+    has_background: int
+    background: int
+
+
+def places(state: bytes) -> Places:
+    options = _after_text(state, WORD)  # behind the version, the game's name
+    at = options + WORD * (OPTIONS + SEEDS)
+    for _ in range(2):  # generators: whether it is seeded, then its text
+        at = _after_text(state, at + WORD)
+    n_entities = at + WORD * (COUNTERS + 1)  # behind the counters, the grid's size
+    # Behind the entities, whether the background is made by a program.
+    background = n_entities + WORD * (1 + ENTITY * number(state, n_entities) + 1)
+    return Places(options + WORD * MONOCHROME, options + WORD * HAS_BACKGROUND, background)
+
+
+def _after_text(state: bytes, at: int) -> int:
+    return at + WORD + number(state, at)
+
+
+def number(state: bytes, at: int) -> int:
+    return int(struct.unpack_from("<i", state, at)[0])
+
+
+def wear(state: bytes, skin: Skin) -> bytes:
+    """The same state, drawn otherwise."""
+    found, changed = places(state), bytearray(state)
+    struct.pack_into("<i", changed, found.monochrome, skin.monochrome)
+    struct.pack_into("<i", changed, found.has_background, skin.background is not None)
+    struct.pack_into("<i", changed, found.background, skin.background or 0)
+    return bytes(changed)
+
+
+@functools.cache
+def skins_of(game: str) -> tuple[Skin, ...]:
+    """All of a game, shuffled: the first half is for training."""
+    backgrounds = (None, *range(N_BACKGROUNDS[game]))
+    skins = [Skin(picture, plain) for picture in backgrounds for plain in (False, True)]
+    order = np.random.default_rng(SHUFFLE).permutation(len(skins))
+    return tuple(skins[i] for i in order)
+
+
+class Skins:
+    """What `looks.Dressed` asks for, of a game of Procgen."""
+
+    def __init__(self, game: str) -> None:
+        self._game, self._skins = game, skins_of(game)
+        n = len(self._skins)
+        self._training, self._validation = n // 2, n // 4
+
+    def check(self, looks: int) -> None:
+        if looks > self._training:
+            raise UserError(
+                f"{self._game} has {self._training} skins to train on, not {looks}; "
+                f"{len(self._skins) - self._training} more are kept for validation and unseen."
+            )
+
+    def skin(self, look: int) -> Skin:
+        """Skins of training, validation and unseen looks are others."""
+        first, n = 0, self._training
+        if look >= procgen.first_validation:
+            first, n = self._training, self._validation
+        if look >= procgen.first_unseen:
+            first += n
+            n = len(self._skins) - first
+        return self._skins[first + look % n]
+
+    def dress(self, env: Any, slot: int, look: int) -> None:
+        state, *rest = env.save(slot)
+        env.restore(slot, (wear(state, self.skin(look)), *rest))
+
+    def paint(self, obs: Array, looks: Array) -> Array:
+        return obs
