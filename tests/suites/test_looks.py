@@ -135,8 +135,11 @@ def test_skins_of_training_validation_and_unseen_looks_are_others():
     )
     assert (len(train), len(validation), len(unseen)) == (5, 2, 3)
     assert train | validation | unseen == set(all_of_them)
-    with pytest.raises(UserError, match="plunder has 5 skins to train on, not 6; 5 more are kept"):
+    with pytest.raises(UserError, match=r"plunder has 5 skins .*, 2 .* and 3 .*: here 5, not 6"):
         skins.check(6)
+    skins.check(3, first=1_000_000)
+    with pytest.raises(UserError, match="here 3, not 4"):
+        skins.check(4, first=1_000_000)
 
 
 def recording(tmp_path):
@@ -195,7 +198,7 @@ def test_wrong_looks_are_named(tmp_path):
     with pytest.raises(UserError, match="--views 2 needs as many --looks"):
         MaterialiseConfig(path, out=tmp_path / "new", views=2)
     config = MaterialiseConfig("plunder", out=tmp_path / "new", looks=9, look_kind="skins")
-    with pytest.raises(UserError, match="plunder has 5 skins to train on, not 9"):
+    with pytest.raises(UserError, match=r"plunder has 5 skins .*: here 5, not 9"):
         materialise(config)
     config = MaterialiseConfig("coinrun-validation", out=tmp_path / "new", looks=2)
     with pytest.raises(UserError, match="on levels from 0 on; 500000 is the first"):

@@ -49,6 +49,8 @@ class MaterialiseConfig(Options):
     views: Annotated[int, between(1, 16)] = 1
     """--looks: write every state in so many looks; of N rows, row i + N / views has the state of
     row i."""
+    first_look: Seed = 0
+    """--looks: the first of them; from 1000000 on they are none that anybody trains on."""
     look_seed: Seed = 0
     """--looks: of which episode has which look."""
     actions: Literal["distinct", "all"] = "distinct"  # Deviation: the paper has all 15
@@ -121,11 +123,11 @@ def _looks(
     """What a dataset drawn in looks is called, and its contexts."""
     if config.looks is None:
         return {}
-    wardrobe(config.look_kind, recording.game).check(config.looks)
+    wardrobe(config.look_kind, recording.game).check(config.looks, config.first_look)
     if list(levels) != list(range(len(levels))):
         raise UserError(f"--looks needs play on levels from 0 on; {levels[0]} is the first here.")
     name = named(recording.game, config.look_kind, len(levels))
-    return {"levels": range(config.looks), "name": name}
+    return {"levels": range(config.first_look, config.first_look + config.looks), "name": name}
 
 
 def _choose(
@@ -175,7 +177,7 @@ def _replay(
             looks = None
             if config.looks is not None:
                 seed = config.look_seed + take.seed
-                looks = Draw(config.look_kind, config.looks, seed, view)
+                looks = Draw(config.look_kind, config.looks, seed, view, config.first_look)
             replay, at = Replay(recording, take, config.threads, looks), 0
             pending: Future[Any] = aside.submit(int)
             for block in replay:

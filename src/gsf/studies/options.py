@@ -16,14 +16,22 @@ class ProbeConfig(Options):
 
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], Some()]
     """Run directories, or directories of a `gsf run`; tuning runs are left out."""
-    held_out: Annotated[tuple[Path, ...], Some()]
+    held_out: tuple[Path, ...] = ()
     """Datasets on other levels, one per game (`gsf materialise coinrun-validation` makes one)."""
-    out: Path
+    out: Path = Path("probe")
     """Directory of the table and the figure to make."""
+    looks: Path | None = None
+    """Instead: a dataset that shows each state in two looks (`gsf materialise --looks 16 --views
+    2`). How near are they put, and how often is the same done in both?"""
     sample: Annotated[int, between(1, 10**6)] = 3_000
     """Observations per game and kind of level."""
     k: Annotated[int, between(1, 1000)] = 5
     """Neighbours of each observation."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if bool(self.held_out) == (self.looks is not None):
+            raise UserError("what to probe with? Give --held-out datasets, or --looks one.")
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,10 @@ Array = NDArray[Any]
 
 
 def probe(config: ProbeConfig) -> Path:
+    if config.looks is not None:
+        from gsf.studies.twins import probe_looks
+
+        return probe_looks(config)
     held_out = {str(stage.manifest["name"]): stage for stage in map(_dataset, config.held_out)}
     results = Results(config.runs)
     runs = [run for run in results.of("run") if run.manifest["game"] in held_out]

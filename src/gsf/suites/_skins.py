@@ -97,26 +97,28 @@ class Skins:
     """What `looks.Dressed` asks for, of a game of Procgen."""
 
     def __init__(self, game: str) -> None:
-        self._game, self._skins = game, skins_of(game)
-        n = len(self._skins)
-        self._training, self._validation = n // 2, n // 4
+        self._game, skins = game, skins_of(game)
+        half, quarter = len(skins) // 2, len(skins) // 4
+        self._training, self._validation = skins[:half], skins[half : half + quarter]
+        self._unseen = skins[half + quarter :]
 
-    def check(self, looks: int) -> None:
-        if looks > self._training:
+    def _of(self, look: int) -> tuple[Skin, ...]:
+        """Skins of training, validation and unseen looks are others."""
+        if look >= procgen.first_unseen:
+            return self._unseen
+        return self._training if look < procgen.first_validation else self._validation
+
+    def check(self, looks: int, first: int = 0) -> None:
+        if looks > (n := len(self._of(first))):
+            train, validate, unseen = map(len, (self._training, self._validation, self._unseen))
             raise UserError(
-                f"{self._game} has {self._training} skins to train on, not {looks}; "
-                f"{len(self._skins) - self._training} more are kept for validation and unseen."
+                f"{self._game} has {train} skins to train on, {validate} to validate on and "
+                f"{unseen} unseen ones: here {n}, not {looks}."
             )
 
     def skin(self, look: int) -> Skin:
-        """Skins of training, validation and unseen looks are others."""
-        first, n = 0, self._training
-        if look >= procgen.first_validation:
-            first, n = self._training, self._validation
-        if look >= procgen.first_unseen:
-            first += n
-            n = len(self._skins) - first
-        return self._skins[first + look % n]
+        skins = self._of(look)
+        return skins[look % len(skins)]
 
     def dress(self, env: Any, slot: int, look: int) -> None:
         state, *rest = env.save(slot)

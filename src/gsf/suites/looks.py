@@ -31,8 +31,8 @@ _NAME = re.compile(rf"(?P<game>.+)@(?P<kind>{'|'.join(KINDS)})(?:-(?P<layouts>[1
 class Wardrobe(Protocol):
     """Draws states otherwise: it changes a slot as its episode begins, or every image."""
 
-    def check(self, looks: int) -> None:
-        """One sentence if there are not so many to train on."""
+    def check(self, looks: int, first: int = 0) -> None:
+        """One sentence if there are not so many from `first` on."""
         ...
 
     def dress(self, env: Any, slot: int, look: int) -> None: ...
@@ -87,7 +87,7 @@ def _turned_hue(angle: float) -> Array:
 class Filters:
     """Pictures of any game, changed after they are drawn."""
 
-    def check(self, looks: int) -> None:
+    def check(self, looks: int, first: int = 0) -> None:
         """There are as many as anybody wants."""
 
     def dress(self, env: Any, slot: int, look: int) -> None:
@@ -120,10 +120,11 @@ class Draw(NamedTuple):
     n: int
     seed: int
     view: int = 0
+    first: int = 0
 
     def __call__(self, slot: int, episode: int) -> int:
         rng = np.random.default_rng([TURNS, self.seed, slot, episode])
-        return int(rng.permutation(self.n)[self.view])
+        return self.first + int(rng.permutation(self.n)[self.view])
 
 
 class Dressed:
@@ -223,6 +224,11 @@ def parts(name: str) -> tuple[str, str, int]:
     return match["game"], match["kind"], int(match["layouts"] or LAYOUTS)
 
 
+def inside(name: str) -> str:
+    """The game that is played: coinrun of coinrun@filters, and of coinrun."""
+    return parts(name)[0] if _NAME.fullmatch(name) else name
+
+
 def named(game: str, kind: str, layouts: int) -> str:
     return f"{game}@{kind}-{layouts}"
 
@@ -238,15 +244,15 @@ def make_env(
     copy: bool = True,
 ) -> Dressed:
     """A list has exact looks and layouts; from a range every episode draws a look and a layout."""
-    inside, kind, layouts = parts(game)
-    suite, name = find_game(inside)
-    clothes = wardrobe(kind, inside)
+    played, kind, layouts = parts(game)
+    suite, name = find_game(played)
+    clothes = wardrobe(kind, played)
     options: dict[str, Any] = {"difficulty": None if difficulty == "default" else difficulty}
     options |= {"threads": threads, "copy": copy}
     if isinstance(levels, range):
-        draw, first = Draw(kind, len(levels), seed), levels.start
+        draw = Draw(kind, len(levels), seed, first=levels.start)
         env = suite.make_env(name, range(layouts), n_envs, seed, **options)
-        found = Dressed(env, clothes, lambda slot, n: first + draw(slot, n), by_look=True)
+        found = Dressed(env, clothes, draw, by_look=True)
     else:
         turns = [levels[slot::n_envs] for slot in range(n_envs)]
         env = suite.make_env(name, [x % layouts for x in levels], n_envs, seed, **options)
