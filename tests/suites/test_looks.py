@@ -193,6 +193,18 @@ def test_agents_are_evaluated_on_looks(tmp_path):
     assert split_levels("coinrun@skins", "unseen", 2) == [1_000_000, 1_000_001]
 
 
+def test_who_has_seen_no_looks_is_tried_in_them(tmp_path):
+    few = {"n_seen": 2, "n_validation": 0, "n_unseen": 2, "out": tmp_path / "rows.csv"}
+    rows = evaluate(EvaluateConfig("random", game="grid5_looks", looks="filters", **few))
+    assert set(rows["game"]) == {"grid5_looks@filters-16"}
+    assert set(rows["level"]) == {1_000_000, 1_000_001}
+    assert set(rows["split"]) == {"unseen"}
+    with pytest.raises(UserError, match="its levels are looks already"):
+        evaluate(EvaluateConfig("random", game="grid5_looks@filters", looks="filters", **few))
+    with pytest.raises(UserError, match="grid5_looks has no skins"):
+        evaluate(EvaluateConfig("random", game="grid5_looks", looks="skins", **few))
+
+
 def test_wrong_looks_are_named(tmp_path):
     path = str(recording(tmp_path))
     with pytest.raises(UserError, match="--views 2 needs as many --looks"):

@@ -23,7 +23,7 @@ from gsf.data.played import PlayWriter
 from gsf.data.recording import Recording
 from gsf.data.replay import Replay
 from gsf.suites import find_game
-from gsf.suites.looks import Draw, named, wardrobe
+from gsf.suites.looks import Draw, LookKind, named, wardrobe
 
 Mask = NDArray[np.bool_]
 
@@ -44,7 +44,7 @@ class MaterialiseConfig(Options):
     looks: Count | None = None
     """Draw every episode in one of so many looks, which are then the dataset's contexts
     (docs/looks.md). What is played stays the same."""
-    look_kind: Literal["filters", "skins"] = "filters"
+    look_kind: LookKind = "filters"
     """--looks: filters (colours, brightness, texture) or skins (Procgen's own pictures)."""
     views: Annotated[int, between(1, 16)] = 1
     """--looks: write every state in so many looks; of N rows, row i + N / views has the state of

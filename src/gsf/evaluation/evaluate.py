@@ -25,7 +25,7 @@ from gsf.core.logs import console, progress
 from gsf.evaluation import temperature as temperatures
 from gsf.evaluation.intervals import mean_over_levels
 from gsf.evaluation.options import EvaluateConfig as EvaluateConfig
-from gsf.evaluation.players import Player, checkpoint_steps, find_players, is_run
+from gsf.evaluation.players import Player, checkpoint_steps, find_players, is_run, under_looks
 from gsf.evaluation.rows import COLUMNS, IDENTITY, KEYS, read_rows
 from gsf.evaluation.session import Session, Task, of_player
 from gsf.evaluation.splits import Split, parse_levels, split_levels
@@ -45,7 +45,7 @@ def evaluate(config: EvaluateConfig) -> pd.DataFrame:
 
         return judge_held_out(config)
     players = _players(config)
-    out = find_out(config, "returns.csv")
+    out = find_out(config, "returns.csv" if config.looks is None else f"looks-{config.looks}.csv")
     if not out.is_file():
         check_place(out)
     levels = _levels(players[0], config)
@@ -172,6 +172,8 @@ def _players(config: EvaluateConfig) -> list[Player]:
         level=(parse_levels(config.levels) or [0])[0],
     )
     players = [replace(player, max_frames=config.max_frames) for player in players]
+    if config.looks is not None:
+        players = [under_looks(player, config.looks) for player in players]
     return list({player.step: player for player in reversed(players)}.values())[::-1]
 
 

@@ -11,6 +11,7 @@ from gsf.core.options import Count, Device, Options, Seed, Some, Threads, betwee
 from gsf.evaluation.rows import MODES, SPLITS
 from gsf.evaluation.splits import Split, parse_levels
 from gsf.nets.acting import Mode
+from gsf.suites.looks import LookKind
 
 Levels = Annotated[int, between(0, 10**6)]
 
@@ -33,6 +34,9 @@ class EvaluateConfig(Options):
     levels: tuple[str, ...] = ()
     """Exactly these (7, or 1000..1099 for all from the first to the last) instead of the lists
     below: those of the training data count as seen, all others as unseen."""
+    looks: LookKind | None = None
+    """Draw the game otherwise than the agent has seen it: filters, or Procgen's skins; into
+    looks-KIND.csv (docs/looks.md). What was trained on looks is played in them without this."""
     splits: Annotated[tuple[Split, ...], Some()] = ("seen", "validation", "unseen")
     """Which levels: those of the training data, those for choosing, those for reporting."""
     modes: Annotated[tuple[Mode, ...], Some()] = ("greedy", "sampled", "sampled-1")

@@ -5,7 +5,7 @@ agent itself, and what its rows of results have to say about it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from gsf.data.format import read_facts
 from gsf.data.tiers import find_policy, shipped_policies
 from gsf.evaluation.rollout import Actor, Array
 from gsf.nets.acting import TEMPERATURES, Mode, temperature_of, tempered
-from gsf.suites import Game, Suite, facts_of, find_game, known_facts, name_game
+from gsf.suites import Game, Suite, facts_of, find_game, known_facts, looks, name_game
 
 
 class RandomActor:
@@ -109,6 +109,23 @@ def find_players(
     from gsf.behaviour.policy import load_policy
 
     return [_reference(name, load_policy(path, device), game, seed, dataset, place)]
+
+
+def under_looks(player: Player, kind: str) -> Player:
+    """The same in its game's looks, none of which it has seen; its temperature stays as chosen."""
+    if looks.inside(player.game) != player.game:
+        raise UserError(
+            f"{player.method} was trained on {player.game}: its levels are looks already; leave "
+            "--looks out."
+        )
+    looks.wardrobe(kind, player.game)
+    known = (
+        find_game(player.game)[0].training_levels if player.training is None else player.training
+    )
+    game = looks.named(player.game, kind, max(1, len(known)))
+    chosen = (player.at("sampled"),)
+    identity = digest(player.identity, game)
+    return replace(player, game=game, training=(), temperatures=chosen, identity=identity)
 
 
 def is_run(name: str) -> bool:

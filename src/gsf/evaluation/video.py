@@ -19,10 +19,11 @@ from gsf.core.errors import UserError
 from gsf.core.files import aside_of, locked
 from gsf.core.images import in_colour
 from gsf.core.options import Count, Device, Options, Seed, between
-from gsf.evaluation.players import Player, find_players, is_run
+from gsf.evaluation.players import Player, find_players, is_run, under_looks
 from gsf.evaluation.rollout import rollout
 from gsf.nets.acting import Mode
 from gsf.suites import facts_of, find_game
+from gsf.suites.looks import LookKind
 
 CAPTION_HEIGHT = 24  # above and below: together a multiple of 16, as video codecs like it
 COLOURS = 96  # of each picture of a GIF: half the bytes of 256, and hardly to be seen
@@ -48,6 +49,8 @@ class PlayConfig(Options):
     env: str | None = None
     """A Gymnasium environment of yours to play in, as file.py:make: make(level) gives that of a
     level, which is reset with seed=level. The file is run."""
+    looks: LookKind | None = None
+    """Draw the game otherwise than the agents have seen it: filters, or Procgen's skins."""
     mode: Mode = "sampled"
     """Actions drawn at the run's own temperature (sampled), at 1 (sampled-1), or the best one."""
     step: Annotated[int, between(0, 10**12)] | None = None
@@ -110,8 +113,9 @@ def _players(config: PlayConfig) -> list[Player]:
     found: dict[str, Player] = {}
     for name in sorted(names, key="random".__eq__):
         steps = [config.step if is_run(name) or len(names) == 1 else None]
-        found[name] = find_players(name, game=game, steps=steps, **options)[0]
-        game = game or found[name].game
+        player = find_players(name, game=game, steps=steps, **options)[0]
+        found[name] = under_looks(player, config.looks) if config.looks else player
+        game = game or player.game
     return [found[name] for name in names]
 
 

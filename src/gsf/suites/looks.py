@@ -10,7 +10,7 @@ import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,16 @@ from numpy.typing import NDArray
 from gsf.core.errors import UserError
 from gsf.suites import Array, Game, Levels, Suite, find_game, known_facts
 
-KINDS = ("filters", "skins")
+LookKind = Literal["filters", "skins"]
 LAYOUTS = 200
 GAIN = (0.6, 1.1)  # brightness
 SHIFT = 40  # of all pixels, or of a corner
 TEXTURE = 0.15  # how much brighter or darker a block is
 BLOCKS = 16  # of a texture, a side
 LOOK, TURNS = 3, 4  # streams of randomness
-_NAME = re.compile(rf"(?P<game>.+)@(?P<kind>{'|'.join(KINDS)})(?:-(?P<layouts>[1-9]\d*))?")
+_NAME = re.compile(
+    rf"(?P<game>.+)@(?P<kind>{'|'.join(get_args(LookKind))})(?:-(?P<layouts>[1-9]\d*))?"
+)
 
 
 class Wardrobe(Protocol):
@@ -107,7 +109,7 @@ def wardrobe(kind: str, game: str) -> Wardrobe:
     if kind == "filters":
         return Filters()
     if suite.name != "procgen":
-        raise UserError(f"{game} has no skins, which are Procgen's; --look-kind filters has.")
+        raise UserError(f"{game} has no skins, which are Procgen's; filters are for any game.")
     from gsf.suites._skins import Skins  # which needs Procgen's facts
 
     return Skins(name)
