@@ -3,15 +3,21 @@ PYTHON ?= python3
 BIN := .venv/bin
 CONSTRAINTS ?= constraints.txt  # or tested.txt: the version of everything that the tests are run with
 PIP = $(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS)
-PYTEST ?= -n 2 --dist loadgroup  # one Ray cluster at a time
+PYTEST ?= -n 2 --dist loadfile  # what a file's tests share is made once
 
-.PHONY: run test test-lowest test-numpy2 mutants torture lint docs wheel browser clean
+.PHONY: run test test-all test-slow test-lowest test-numpy2 mutants torture lint docs wheel browser clean
 
 run: .venv/run
 	$(BIN)/gsf run --preset laptop --out results/laptop
 
 test: .venv/dev lint browser
 	$(BIN)/python -m pytest $(PYTEST)
+
+# And what is slow by nature: a Ray cluster, a sweep from the wheel, a sample of `make torture`.
+test-all: test test-slow
+
+test-slow: .venv/dev
+	$(BIN)/python -m pytest $(PYTEST) -m slow
 
 # The lowest versions that pyproject.toml allows, in an environment of their own. Torch is that of
 # constraints.txt: other versions bring gigabytes of CUDA. CONTRIBUTING.md says what came of it.
@@ -20,7 +26,7 @@ test-lowest:
 	$(PYTHON) -m venv --clear build/lowest
 	$(PYTHON) tests/requirements.py lowest > build/lowest/pins.txt
 	$(PIP) --constraint build/lowest/pins.txt --editable '.[dev,wandb]'
-	$(BIN)/python -m pytest $(PYTEST)
+	$(BIN)/python -m pytest $(PYTEST) -m ''
 
 # All that needs no Procgen, without it and with the newest NumPy.
 test-numpy2: BIN := build/numpy2/bin
@@ -29,7 +35,7 @@ test-numpy2:
 	$(PYTHON) tests/requirements.py numpy2 > build/numpy2/requirements.txt
 	$(PIP) --requirement build/numpy2/requirements.txt
 	$(PIP) --no-deps --editable .
-	$(BIN)/python -m pytest $(PYTEST)
+	$(BIN)/python -m pytest $(PYTEST) -m ''
 
 # Small wrong changes to gsf: each must be noticed by the test that the table names.
 mutants: .venv/dev

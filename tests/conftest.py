@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported; children inherit it
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # many processes are started: compile gsf once
 
 import pytest
 

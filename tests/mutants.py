@@ -5,6 +5,7 @@ there instead. Each is tried on a copy of the sources, made of links, that Pytho
 """
 
 import argparse
+import compileall
 import contextlib
 import os
 import shutil
@@ -64,7 +65,6 @@ def run(tests: set[str], sources: Path) -> tuple[int, str]:
             os.chdir(ROOT)
             os.environ["PYTHONPATH"] = str(sources)  # for what the tests start
             sys.path.insert(0, str(sources))
-            sys.dont_write_bytecode = True
             named, code = (f"tests/{test}" for test in sorted(tests)), CRASHED
             try:
                 code = pytest.main(["-x", "-p", "no:cacheprovider", *named])
@@ -104,6 +104,8 @@ def main() -> int:
         mutants = [x for x in mutants if {x.name, x.file} & set(options.only)]
     if faults := [x.fault for x in mutants if x.fault] or ([] if mutants else ["there is none"]):
         raise SystemExit("\n".join(faults))
+    sys.dont_write_bytecode = False
+    compileall.compile_dir(SOURCES, quiet=1)  # once: a copy has links to what is compiled, too
     with copy() as home:
         code, words = run({x.test for x in mutants}, home)
     if code:

@@ -16,7 +16,7 @@ import importlib, pkgutil, random, sys
 import gsf
 names = ["gsf"] + [m.name for m in pkgutil.walk_packages(gsf.__path__, "gsf.")]
 names = [n for n in names if n not in ("gsf.__main__", "gsf.sweep.cluster")]
-random.Random(int(sys.argv[1])).shuffle(names)
+random.Random(0).shuffle(names)
 for name in names:
     importlib.import_module(name)
 for name in gsf.__all__:
@@ -26,9 +26,8 @@ for name in gsf.__all__:
 """
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_importing_modules_in_any_order_never_changes_a_public_name(seed):
-    subprocess.run([sys.executable, "-W", "error", "-c", ORDERS, str(seed)], check=True)
+def test_importing_modules_in_any_order_never_changes_a_public_name():
+    subprocess.run([sys.executable, "-W", "error", "-c", ORDERS], check=True)
 
 
 def test_no_module_of_the_package_has_a_public_name():

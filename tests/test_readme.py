@@ -1,11 +1,9 @@
 """The README's commands and code do what it says."""
 
 import re
-import subprocess
+import runpy
 import sys
 from pathlib import Path
-
-import pytest
 
 from gsf import cli
 from gsf.core.presets import PRESETS
@@ -15,24 +13,18 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-def python(directory, *argv):
-    command = [sys.executable, *argv]
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, (argv, done.stderr)
-    return done.stdout
-
-
-@pytest.mark.procgen
-def test_the_commands_and_the_code_run(tmp_path):
+def test_the_commands_and_the_code_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     commands = re.search(r"```sh\n(.*?)```", README, re.S)[1].splitlines()
     assert len(commands) == 7
     for command in commands:
         assert command.startswith("gsf ")
-        python(tmp_path, "-m", *command.split())
+        assert cli.main(command.split()[1:]) == 0, capsys.readouterr()
     assert (tmp_path / "play.gif").is_file()
     assert (tmp_path / "report" / "report.html").is_file()
-    code = re.search(r"```python\n(.*?)```", README, re.S)[1]
-    assert "torch.Size([256, 64, 64, 3])" in python(tmp_path, "-W", "error", "-c", code)
+    (tmp_path / "code.py").write_text(re.search(r"```python\n(.*?)```", README, re.S)[1])
+    runpy.run_path("code.py")
+    assert "torch.Size([256, 64, 64, 3])" in capsys.readouterr().out
 
 
 def test_every_verb_is_in_the_table():

@@ -46,6 +46,7 @@ def test_the_wheel_has_everything_and_asks_for_procgen_only_where_it_can_be_had(
     assert 'sys_platform == "linux" and platform_machine == "x86_64"' in need
 
 
+@pytest.mark.slow
 @pytest.mark.procgen
 def test_smoke_runs_from_the_wheel(wheel, tmp_path):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)

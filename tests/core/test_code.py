@@ -86,13 +86,13 @@ def test_of_a_users_file_what_it_imports_even_when_the_file_is_gone(tmp_path, fo
 def run_copy(tmp_path, dataset):
     """Runs `gsf train` with a copy of gsf that can be edited in place."""
     home = tmp_path / "copy"
-    shutil.copytree(SOURCE, home / "gsf", ignore=shutil.ignore_patterns("shipped", "__pycache__"))
+    shutil.copytree(SOURCE, home / "gsf", ignore=shutil.ignore_patterns("shipped"))
 
     def run(*more):
         command = [sys.executable, "-m", "gsf", "train", str(dataset.path), "--out", "run"]
         command += ["--method", "cql", "--preset", "smoke", "--grad-steps", "2", "--batch", "4"]
         command += more
-        env = {**os.environ, "PYTHONPATH": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
+        env = os.environ | {"PYTHONPATH": str(home)}
         done = subprocess.run(
             command, capture_output=True, text=True, cwd=tmp_path, env=env, check=False
         )

@@ -110,7 +110,7 @@ def test_each_broken_promise_has_its_sentence(
     wrong: str,
     sentence: str,
 ) -> None:
-    monkeypatch.setattr(check, "STEPS", 10)  # what does not fall in 200 does not in 40
+    monkeypatch.setattr(check, "PATIENCE", 2)  # what does not fall in 200 steps does not in 40
     of, name = OWN[text]
     assert right in text
     (tmp_path / "own.py").write_text(text.replace(right, wrong, 1))

@@ -20,7 +20,7 @@ from gsf.learn.learner import Learner
 
 STEP = 1e-8  # few kinks are that near
 # With another beta the policy's weights depend on a value that it does not train.
-OPTIONS = {"iql": {"beta": 0.0}}
+OPTIONS = {"iql": {"parts": {"iql": {"beta": 0.0}}}}
 
 
 class Held:
@@ -58,7 +58,7 @@ def test_it_is_the_slope_of_the_loss(
 ) -> None:
     is_base = name in bases.names()
     subject = check.of_base(name, dataset) if is_base else check.of_loss(name, dataset, labels)
-    learner = subject.learner(base=OPTIONS.get(name, {})) if is_base else subject.learner()
+    learner = subject.learner(**OPTIONS.get(name, {}))
     perturb_targets(learner)
     for encoder in (learner.encoder, learner.target_encoder):
         encoder.register_forward_pre_hook(lambda _, inputs: (inputs[0].double(),))

@@ -122,7 +122,7 @@ def sweep_options(home: Path) -> RunConfig:
     )
 
 
-@pytest.mark.xdist_group("ray")
+@pytest.mark.slow
 def test_a_sweep_outlives_its_driver_and_a_node_and_ends_as_on_one_machine(cluster):
     home, out = cluster.hidden, cluster.hidden / "out"
     save_short_episodes(home)
@@ -176,7 +176,7 @@ def _attempts(out: Path) -> dict[str, int]:
     return {unit: noted["attempt"] for unit, noted in _read_journal(out / JOURNAL).items()}
 
 
-@pytest.mark.xdist_group("ray")
+@pytest.mark.slow
 def test_without_its_token_or_with_no_room_a_cluster_is_refused_before_any_work(cluster, tmp_path):
     options = ("--preset", "smoke", "--out", str(tmp_path / "out"))
     refused = [cluster.driver(*options, token=False)]
@@ -199,7 +199,7 @@ assert _check_versions(ray, [*alive, "a1" * 28]) == alive
 """
 
 
-@pytest.mark.xdist_group("ray")
+@pytest.mark.slow
 def test_a_machine_that_is_lost_while_a_sweep_connects_is_left_out(cluster):
     script = ASK.format(address=cluster.address)
     done = subprocess.run(

@@ -33,7 +33,7 @@ def test_datasets_are_swept_in_an_environment_of_ones_own(dataset, tmp_path, cap
         datasets=(dataset.path,),
         env=f"{WALKS}:make",
         set=(*SMALL, *LEVELS),
-        workers=2,
+        workers=1,
         report=False,
     )
     run(config)

@@ -14,13 +14,18 @@ from concurrent.futures import ProcessPoolExecutor
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: children are forked
 
 CAMPAIGNS = ("kills", "flips", "inputs", "links")
-SAMPLES = {"kills": 0.01, "flips": 0.03, "inputs": 0.03, "links": 0.005}  # of all, in `make test`
+SAMPLES = {
+    "kills": 0.01,
+    "flips": 0.03,
+    "inputs": 0.03,
+    "links": 0.005,
+}  # in `test-all`
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="torture", description=__doc__)
     parser.add_argument("campaigns", nargs="*", default=CAMPAIGNS, help=", ".join(CAMPAIGNS))
-    parser.add_argument("--sample", action="store_true", help="the little that make test tries")
+    parser.add_argument("--sample", action="store_true", help="the little that make test-all tries")
     parser.add_argument("--share", type=float, default=1.0, help="of all cases")
     parser.add_argument("--seed", type=int, default=0, help="which of them, where not all")
     options = parser.parse_args()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.procgen
 def test_a_sample_of_every_campaign_finds_nothing():
     """In a process of its own: it forks, and must have no threads."""

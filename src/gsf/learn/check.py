@@ -32,7 +32,7 @@ from gsf.learn.options import AgentConfig
 from gsf.learn.options import CheckConfig as CheckConfig
 from gsf.nets import encoders
 
-STEPS, PATIENCE, BATCH = 50, 4, 16
+STEPS, PATIENCE, BATCH = 20, 10, 16
 LEARNT = 0.02  # of itself: how much a loss has to fall
 
 

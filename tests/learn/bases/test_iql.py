@@ -125,15 +125,7 @@ def test_targets_follow_by_the_rate(dataset: Dataset) -> None:
         torch.testing.assert_close(target, 0.995 * old + 0.005 * new)
 
 
-def test_it_imitates_what_can_be_seen_and_prefers_what_pays(dataset: Dataset) -> None:
-    learner = make_learner(dataset)
-    rng = np.random.default_rng(0)
-    for _ in range(120):
-        learner.update(dataset.sample(32, rng), rng)
-    agent = Agent(learner.encoder, learner.base, dataset.obs_shape, dataset.n_actions, "iql", 0)
-    actions = agent.act(dataset.observations(np.arange(len(dataset))).numpy())
-    assert np.mean(actions == dataset.action) > 0.8
-
+def test_of_what_was_logged_it_prefers_what_pays(dataset: Dataset) -> None:
     # One state, action 0 pays 0 and action 1 pays 1, each logged as often: BC tosses a coin.
     paid = Dataset.open(dataset.path)
     black = np.zeros(paid.obs.shape, np.uint8)
@@ -141,11 +133,11 @@ def test_it_imitates_what_can_be_seen_and_prefers_what_pays(dataset: Dataset) ->
     paid.action = (np.arange(len(paid)) % 2).astype(paid.action.dtype)
     paid.reward = paid.action.astype(np.float32)
     paid.terminated, paid.has_next = np.ones(len(paid), bool), np.zeros(len(paid), bool)
-    learner = make_learner(paid)
+    learner, rng = make_learner(paid), np.random.default_rng(0)
     for p in learner.optimizers["rl"].param_groups:
         p["lr"] = 3e-3
-    for _ in range(150):
-        learner.update(paid.sample(32, rng), rng)
+    for _ in range(40):
+        learner.update(paid.sample(16, rng), rng)
         learner.base.after_step(0.2)  # not a matter of how fast targets follow
     logits = Agent(learner.encoder, learner.base, paid.obs_shape, 3, "iql", 0).scores(paid.obs[:1])
     assert logits[0, 1] - logits[0, 0] > 1
