@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: children are forked
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: children are forked
 
 import pandas  # noqa: F401
 import pytest
