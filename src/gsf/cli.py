@@ -88,8 +88,12 @@ VERBS = {
     "data join": Verb(
         "data.inspect", "join", "JoinConfig", "recordings of one game -> one recording"
     ),
-    "data import": Verb("data.importers", "import_data", "ImportConfig", "Minari, npz -> dataset"),
-    "data export": Verb("data.importers", "export_data", "ExportConfig", "dataset -> Minari"),
+    "data import": Verb(
+        "data.importers", "import_data", "ImportConfig", "Minari, npz, Parquet -> dataset"
+    ),
+    "data export": Verb(
+        "data.importers", "export_data", "ExportConfig", "dataset -> Minari or Parquet"
+    ),
     "bench data": Verb("bench.data", "bench_data", "BenchDataConfig", "speed of the data path"),
     "bench train": Verb(
         "bench.train", "bench_train", "BenchTrainConfig", "speed of one training step"

@@ -194,7 +194,7 @@ def test_bad_npz_is_named_and_leaves_nothing(case, tmp_path):
 
 def test_nothing_to_import(tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=r"neither .npz files nor a Minari dataset"):
+    with pytest.raises(UserError, match=r"neither .npz files nor a Minari or Parquet"):
         imported(tmp_path / "empty", tmp_path / "ds")
     with pytest.raises(UserError, match=r"holds no .npz files"):
         imported(tmp_path / "empty", tmp_path / "ds", format="npz")

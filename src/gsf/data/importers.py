@@ -30,15 +30,16 @@ _REGION_FRAMES = 4096  # frames hashed together, in whole episodes
 
 @dataclass(frozen=True)
 class ImportConfig(Options):
-    """Import a Minari dataset or a folder of npz episodes."""
+    """Import a Minari dataset, a folder of npz episodes, or what `gsf data export` wrote."""
 
     source: Input[Positional[str]]
-    """A folder of .npz episodes, the directory of a Minari dataset, or the id of a local one."""
+    """A folder of .npz episodes, the directory of a Minari dataset or the id of a local one, or a
+    folder that `gsf data export --format parquet` wrote."""
 
     out: Incidental[Path]
     """Directory of the new dataset; held-out contexts go to OUT-validation."""
 
-    format: Literal["auto", "minari", "npz", "gen_dgrl"] = "auto"
+    format: Literal["auto", "minari", "npz", "parquet", "gen_dgrl"] = "auto"
     """What the source is; auto looks. gen_dgrl: its public offline Procgen data."""
 
     context: str = "level"
@@ -63,13 +64,16 @@ class ImportConfig(Options):
 
 @dataclass(frozen=True)
 class ExportConfig(Options):
-    """Export a dataset to Minari, losslessly."""
+    """Export a dataset to Minari or Parquet, losslessly."""
 
     dataset: Positional[Path]
     """Dataset to export."""
 
     out: Path
-    """Directory of the new Minari dataset."""
+    """Directory of the new one."""
+
+    format: Literal["minari", "parquet"] = "minari"
+    """parquet: images as PNG, a card and every level's id, laid out as dataset hubs take it."""
 
     dataset_id: str | None = None
     """Minari's name for it, [namespace/]name-v0; by default the directory's or the dataset's."""
@@ -145,23 +149,28 @@ def import_data(config: ImportConfig) -> Path:
 
 def export_data(config: ExportConfig) -> Path:
     from gsf.data.minari import write_minari
+    from gsf.data.parquet import write_parquet
 
-    return write_minari(config)
+    return (write_minari if config.format == "minari" else write_parquet)(config)
 
 
 def _look(config: ImportConfig) -> Source:
     from gsf.data.gen_dgrl import is_gen_dgrl, read_gen_dgrl
     from gsf.data.minari import read_minari
     from gsf.data.npz import read_npz
+    from gsf.data.parquet import is_parquet, read_parquet
 
     readers = {"npz": read_npz, "minari": read_minari, "gen_dgrl": read_gen_dgrl}
+    readers["parquet"] = read_parquet
     if config.format != "auto":
         return readers[config.format](config)
     path = Path(config.source)
+    if is_parquet(path):
+        return read_parquet(config)
     if first := next(path.rglob("*.npz"), None):
         return read_gen_dgrl(config) if is_gen_dgrl(first) else read_npz(config)
     if path.exists() and not next(path.rglob("metadata.json"), None):
-        raise UserError(f"{path} holds neither .npz files nor a Minari dataset.")
+        raise UserError(f"{path} holds neither .npz files nor a Minari or Parquet dataset.")
     return read_minari(config)
 
 

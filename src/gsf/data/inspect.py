@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import tyro
 from rich.console import Console
 from rich.table import Table
@@ -13,16 +12,20 @@ from gsf.core.errors import UserError
 from gsf.core.files import locked
 from gsf.core.logs import console, progress
 from gsf.core.options import Count, Options, Some
+from gsf.data.cards import card_of, markdown, mean_return, one_of, share_of_the_way
 from gsf.data.format import read_facts
 from gsf.data.recording import Recording, concatenate
 from gsf.data.replay import Replay
-from gsf.data.tiers import find_recording, list_shipped, tier_of
-from gsf.suites import LEAST_WAY, facts_of, find_game, known_facts
+from gsf.data.tiers import find_recording, list_shipped
+from gsf.suites import LEAST_WAY, find_game, known_facts
 
 
 @dataclass(frozen=True)
 class ListConfig(Options):
     """List the recordings that come with gsf."""
+
+    cards: bool = False
+    """Print a card of each instead, as Markdown: player, return, levels, digest, licence ..."""
 
 
 @dataclass(frozen=True)
@@ -56,44 +59,41 @@ class JoinConfig(Options):
 
 
 def list_data(config: ListConfig) -> None:
+    if config.cards:
+        for path in list_shipped():
+            print(markdown(path.stem, card_of(path.stem, Recording.load(path))))
+        return
     table = Table(box=None, padding=(0, 1, 0, 0))
     for column in ("name", "tier", "rows", "levels", "return", "way", "player", "nats"):
         left = column in ("name", "tier")
         table.add_column(column, justify="left" if left else "right", no_wrap=True)
     weak = []
     for path in list_shipped():
-        recording, shipped = Recording.load(path), tier_of(path.stem)
-        facts, mean = summary(recording), mean_return(recording)
-        # What is published is of seen levels only.
-        way = None if shipped.held_out or mean is None else facts_of(recording.game).way(mean)
-        table.add_row(
-            path.stem,
-            shipped.tier,
-            f"{len(recording):,}",
-            facts["levels"].split()[0],
-            "-" if mean is None else f"{mean:.2f}",
-            "-" if way is None else f"{way:z.0%}",
-            "; ".join(_player(take.policy) for take in recording.takes),
-            "; ".join(_entropy(take.policy) for take in recording.takes),
-        )
+        recording = Recording.load(path)
+        card = card_of(path.stem, recording)
+        first = {name: "-" if x == "unknown" else x.split()[0] for name, x in card.items()}
+        players = one_of(_player(take.policy) for take in recording.takes)
+        shown = (first[name] for name in ("tier", "transitions", "levels", "return", "way"))
+        table.add_row(path.stem, *shown, players, first["entropy"])
+        way = share_of_the_way(recording.game, mean_return(recording), recording.levels)
         if way is not None and way < LEAST_WAY:
             weak.append(path.stem)
-    shown = Console()
     if not table.row_count:
-        shown.print("no recordings are shipped with this build.")
+        print("no recordings are shipped with this build.")
         return
-    shown.print(table)
-    shown.print(
+    console = Console()
+    console.print(table)
+    console.print(
         "tier: who plays, a policy, an early one (weak), or a player that knows the future "
         "(planned); ...-validation is play on other levels; return: mean of the whole episodes "
         "recorded (in a short recording long ones are cut off, and do not count); way: how far "
         "that is from random play to PPO after 25M frames as published, on seen levels; player: "
         "frames a policy has learnt from; nats: entropy of the policy, where known. More: "
-        "gsf data info NAME.",
+        "gsf data info NAME, gsf data list --cards.",
         soft_wrap=True,
     )
     if weak:
-        shown.print(
+        console.print(
             f"Below {LEAST_WAY:.0%} of the way, so near to random play that they can hardly tell "
             f"methods apart: {', '.join(weak)}.",
             soft_wrap=True,
@@ -107,51 +107,29 @@ def info(config: InfoConfig) -> None:
         recording = Recording.load(config.path)
         size = find_recording(config.path).stat().st_size
         stored = f"{size:,} bytes, {size / len(recording):.3f} a transition"
-        facts = {"recording": config.path, **summary(recording), "file": stored}
+        card = card_of(config.path, recording)
+        facts = {"recording": config.path, **card, **_details(recording), "file": stored}
     for name, value in facts.items():
         print(f"{name:12} {value}")
 
 
-def summary(recording: Recording) -> dict[str, Any]:
-    """What a user wants to know of a recording, as text."""
+def _details(recording: Recording) -> dict[str, Any]:
+    """What is not on its card."""
     takes = recording.takes
     returns = [take.returns for take in takes if take.returns]
     episodes = int(sum(r["episodes"] or 0 for r in returns))
-    mean = mean_return(recording)
-    covered = max((int(r["levels_covered"] or 0) for r in returns), default=0)
-    levels = recording.levels
     return {
-        "game": f"{recording.game} ({recording.difficulty}); {_known(recording)}",
-        "transitions": f"{len(recording):,} = "
-        + " + ".join(f"{take.n_steps:,} steps x {take.n_envs} envs" for take in takes),
-        "levels": f"{covered or '?'} of {len(levels)} ({levels[0]}..{levels[-1]})",
+        "known": _known(recording),
+        "takes": " + ".join(f"{take.n_steps:,} steps x {take.n_envs} envs" for take in takes),
         "episodes": f"{episodes:,}" if returns else "unknown until replayed",
-        "mean return": "unknown until replayed" if mean is None else f"{mean:.2f}",
-        "epsilon": "; ".join(_words(take.epsilon) for take in takes),
         "policy": "; ".join(_words(take.policy) for take in takes),
         "seed": ", ".join(str(take.seed) for take in takes),
-        "digest": recording.digest,
     }
-
-
-def mean_return(recording: Recording) -> float | None:
-    """Of the episodes recorded; None while they have not been counted."""
-    returns = [take.returns for take in recording.takes if take.returns]
-    episodes = [int(r["episodes"] or 0) for r in returns]
-    if not sum(episodes):
-        return None
-    means = [float(r["mean_return"] or 0) for r in returns]
-    return float(np.average(means, weights=episodes))
 
 
 def _player(policy: dict[str, Any]) -> str:
     frames = policy.get("frames")
     return f"{frames / 1e6:.1f}M" if frames else str(policy.get("algorithm", "unknown"))
-
-
-def _entropy(policy: dict[str, Any]) -> str:
-    entropy = policy.get("entropy")
-    return f"{entropy:.2f}" if isinstance(entropy, float) else "-"
 
 
 def _words(facts: dict[str, Any]) -> str:
