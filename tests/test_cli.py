@@ -363,9 +363,9 @@ for verb in ["", *VERBS]:
 
 def test_the_list_of_recordings_sets_their_returns_against_random_and_published_ones(gsf):
     lines = gsf("data", "list")[1].splitlines()
-    name, tier, rows, levels, mean, random, published, way = next(
-        line.split()[:8] for line in lines if line.startswith("coinrun ")
+    name, tier, rows, levels, mean, way = next(
+        line.split()[:6] for line in lines if line.startswith("coinrun ")
     )
     assert (name, tier, rows, levels) == ("coinrun", "policy", "500,032", "200")
-    assert float(random) < float(mean) < float(published)
+    assert 3.93 < float(mean) < 9.5
     assert 0 < float(way.rstrip("%")) < 100
