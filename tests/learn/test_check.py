@@ -1,7 +1,9 @@
 """`gsf check` says in sentences what somebody's own loss or base does wrong."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,8 @@ from gsf.core.errors import UserError
 from gsf.data.dataset import Dataset
 from gsf.gvf import cumulants
 from gsf.learn import check
+from gsf.learn.promises import BrokenError
+from gsf.learn.promises import cumulants as promised
 from gsf.nets import encoders
 from own_code import BASE, CUMULANT, ENCODER, LOSS
 
@@ -52,7 +56,7 @@ OWN = {
     LOSS: (check.of_loss, "Pull"),
     BASE: (check.of_base, "Imitate"),
     ENCODER: (check.of_encoder, "shallow"),
-    CUMULANT: (check.of_cumulant, "danger"),
+    CUMULANT: (promised.Subject, "danger"),
 }
 COUNTS = "self.n = getattr(self, 'n', 0) + 1\n        return self.n * "
 WRONG = {
@@ -85,12 +89,14 @@ WRONG = {
     check.sees_each_image_by_itself: [
         (ENCODER, "nn.ReLU()", "nn.BatchNorm2d(16)", "no batch normalisation")
     ],
-    check.values_every_transition: [(CUMULANT, "chunk.t", "np.nan", "infinite at transition 0")],
-    check.values_each_transition_by_itself: [
+    promised.values_every_transition: [(CUMULANT, "chunk.t", "np.nan", "infinite at transition 0")],
+    promised.values_each_transition_by_itself: [
         (CUMULANT, "chunk.t", "chunk.t.mean()", "transitions they are asked with"),
         (CUMULANT, "chunk.t", "np.random.rand()", "a second call gives other values"),
     ],
-    check.can_be_ranked: [(CUMULANT, "chunk.reward + 0.1 * chunk.t", "0 * chunk.t", "every label")],
+    promised.can_be_ranked: [
+        (CUMULANT, "chunk.reward + 0.1 * chunk.t", "0 * chunk.t", "every label")
+    ],
 }
 
 
@@ -104,7 +110,7 @@ def test_each_broken_promise_has_its_sentence(
     dataset: Dataset,
     labels: Path,
     monkeypatch: pytest.MonkeyPatch,
-    promise: check.Promise,
+    promise: Callable[[Any], None],
     text: str,
     right: str,
     wrong: str,
@@ -115,12 +121,12 @@ def test_each_broken_promise_has_its_sentence(
     assert right in text
     (tmp_path / "own.py").write_text(text.replace(right, wrong, 1))
     own = of(f"{tmp_path / 'own.py'}:{name}", dataset, *([labels] if text == LOSS else []))
-    with pytest.raises((check.BrokenError, UserError), match=sentence):
+    with pytest.raises((BrokenError, UserError), match=sentence):
         promise(own)
 
 
 def test_every_promise_can_be_broken() -> None:
-    promises = {*check.OF_LOSSES, *check.OF_BASES, *check.OF_ENCODERS, *check.OF_CUMULANTS}
+    promises = {*check.OF_LOSSES, *check.OF_BASES, *check.OF_ENCODERS, *promised.OF_CUMULANTS}
     elsewhere = {check.says_what_it_needs, check.carries_an_auxiliary_loss}  # refused in sentences
     assert promises - elsewhere == set(WRONG)
 
@@ -134,8 +140,8 @@ def test_every_encoder_keeps_its_promises(dataset: Dataset, name: str) -> None:
 
 @pytest.mark.parametrize("name", cumulants.names())
 def test_every_cumulant_keeps_its_promises(dataset: Dataset, name: str) -> None:
-    for promise in check.OF_CUMULANTS:
-        promise(check.of_cumulant(name, dataset))
+    for promise in promised.OF_CUMULANTS:
+        promise(promised.Subject(name, dataset))
 
 
 def test_what_is_neither_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

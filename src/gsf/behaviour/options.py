@@ -15,6 +15,7 @@ from gsf.core.options import (
     Count,
     Device,
     Extendable,
+    Group,
     Incidental,
     Input,
     Options,
@@ -61,7 +62,7 @@ def _by_machine() -> dict[str, Any]:
 class PPOConfig(Options):
     """How PPO learns: by default as published, without a GPU as led by the clock in most games."""
 
-    encoder: str | None = None
+    encoder: Annotated[str | None, Group.PPO] = None
     """Network: impala, impala_small, nature, or your own as file.py:name (docs/extending.md).
     Default: impala, without a GPU nature."""
     n_envs: Annotated[int, between(1, 4096)] | None = None
@@ -72,9 +73,6 @@ class PPOConfig(Options):
     """Parts that the frames of an update are divided into. Default: 8, without a GPU 32."""
     epochs: Annotated[int, between(1, 1000)] | None = None
     """Passes over the frames of an update. Default: 3, without a GPU 1."""
-    chunk: BatchSize | None = None
-    """Frames per forward and backward pass; gradients add up over a minibatch, so that this sets
-    memory and speed, not the result (but for rounding). Default: 256 on a CPU, else all."""
     gamma: Share = 0.999
     """Discount, also of the return whose std scales the rewards."""
     lam: Share = 0.95
@@ -91,11 +89,14 @@ class PPOConfig(Options):
     """Weight of the entropy bonus."""
     grad_norm: Annotated[float, above(0, 10**6)] = 0.5
     """Gradients are clipped to this norm."""
+    reward_clip: Annotated[float, above(0, 10**6)] = 10.0
+    """Scaled rewards are clipped to +- this."""
+    chunk: Annotated[BatchSize | None, Group.MACHINE] = None
+    """Frames per forward and backward pass; gradients add up over a minibatch, so that this sets
+    memory and speed, not the result (but for rounding). Default: 256 on a CPU, else all."""
     precision: PrecisionOrAuto = "float32"
     """bf16: convolutions compute in bfloat16, faster where the processor has it. auto: a trial of
     two seconds decides, and its choice is kept. No default before returns of both were compared."""
-    reward_clip: Annotated[float, above(0, 10**6)] = 10.0
-    """Scaled rewards are clipped to +- this."""
     device: Incidental[Device] = "auto"
     """Where the network runs; auto: CUDA if there is one. mps: a GPU of Apple's, if asked for."""
 
@@ -124,7 +125,7 @@ class PPOConfig(Options):
 class PlanConfig(Options):
     """How futures are looked for by a player that plans."""
 
-    width: Annotated[int, between(2, 4096)] = 128
+    width: Annotated[int, between(2, 4096), Group.PLANNING] = 128
     """Planning: futures that are tried at once."""
     depth: Annotated[int, between(1, 65_536)] = 96
     """Planning: steps of a future."""
@@ -153,17 +154,26 @@ class CollectConfig(PPOConfig, PlanConfig, CodedOptions):
     env: Input[str | None] = None
     """A Gymnasium environment of yours instead, as file.py:make: make(level) gives that of a level,
     which is reset with seed=level. The file is run."""
-    plain: Incidental[bool] = False
-    """With --env: record a dataset of pixels, OUT/dataset, as is done anyway of an environment that
-    does not repeat itself. A recording is much smaller and can be replayed."""
+    policy: Input[Path | None] = None
+    """Record this policy (a file, the directory of another collect, the name of a shipped one,
+    or weights of rllte's PPO) instead of training one. With --player plan it plays half of the
+    futures that are tried."""
+    start_from: Input[Path | None] = None
+    """Train this policy further (a file, the directory of another collect, the name of a shipped
+    one) instead of a new one. --frames counts those it has learnt from, too; Adam's averages and
+    the scale of rewards, which a policy does not hold, begin anew."""
     out: Incidental[Path | None] = None
     """Directory of policy and recording. Default: runs/collect-<game>."""
-    frames: Extendable[Count] = 25_000_000
+    seed: Seed = 0
+    """Of everything random: weights, order of levels, actions, minibatches."""
+    frames: Annotated[Extendable[Count], Group.SIZE] = 25_000_000
     """Frames to train for, rounded up to whole updates. With more of them a trained policy is
     trained further, and recorded anew."""
     transitions: Count = 5_000_000
     """Transitions to record, rounded up to the same number in each env."""
-    n_levels: Annotated[int, between(1, MOST_LEVELS)] = 200
+    checkpoint_seconds: Incidental[Annotated[float, between(0, 10**6)]] = 60.0
+    """Time between two checkpoints of training."""
+    n_levels: Annotated[int, between(1, MOST_LEVELS), Group.LEVELS] = 200
     """Number of levels, in training and in recording."""
     start_level: Annotated[int, between(0, 2**31 - MOST_LEVELS)] = 0
     """First of them."""
@@ -173,23 +183,14 @@ class CollectConfig(PPOConfig, PlanConfig, CodedOptions):
     """What the policy chooses among: the game's actions that differ in what follows, or all of
     them as published, of which many may do the same. A recording has the suite's own ids either
     way."""
-    seed: Seed = 0
-    """Of everything random: weights, order of levels, actions, minibatches."""
     epsilon: Literal["decay", "literal"] = "decay"
     """Chance of a random action while recording: from 0.1 to 0, or the paper's 0.1 - 3.96e-9 t."""
-    policy: Input[Path | None] = None
-    """Record this policy (a file, the directory of another collect, the name of a shipped one,
-    or weights of rllte's PPO) instead of training one. With --player plan it plays half of the
-    futures that are tried."""
-    start_from: Input[Path | None] = None
-    """Train this policy further (a file, the directory of another collect, the name of a shipped
-    one) instead of a new one. --frames counts those it has learnt from, too; Adam's averages and
-    the scale of rewards, which a policy does not hold, begin anew."""
+    plain: Annotated[Incidental[bool], Group.OUTPUT] = False
+    """With --env: record a dataset of pixels, OUT/dataset, as is done anyway of an environment that
+    does not repeat itself. A recording is much smaller and can be replayed."""
     keep_weak: Incidental[bool] = False
     """Also keep, as OUT/weak.pt, the policy that first gets 30 % of the way from random play to the
     published one, by its last 100 episodes. `--policy OUT/weak.pt` records it (tier GAME-weak)."""
-    checkpoint_seconds: Incidental[Annotated[float, between(0, 10**6)]] = 60.0
-    """Time between two checkpoints of training."""
     wandb: Incidental[bool] = False
     """Also log to Weights & Biases (pip install 'gsf-rl[wandb]'): offline, unless WANDB_MODE says
     otherwise."""

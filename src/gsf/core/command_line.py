@@ -1,27 +1,21 @@
 """A command line into options: tyro reads them, presets are their defaults, errors one sentence."""
 
-import copy
 import dataclasses
+import inspect
 import itertools
-import typing
+from collections.abc import Mapping
+from copy import copy
+from functools import partial
 from typing import Annotated, Any, NoReturn
 
 import tyro
-from tyro._errors import (
-    BadValue,
-    InstantiationFailure,
-    InvalidChoice,
-    MissingArgs,
-    ParseErrorEvent,
-    UnrecognizedArgs,
-    on_parse_error,
-)
 
+from gsf.core import refusals
 from gsf.core.errors import UserError, did_you_mean
-from gsf.core.options import Range, hints_of, range_of
+from gsf.core.options import Group, docs_of, groups_of, hints_of, range_of
 from gsf.core.presets import PRESETS, preset_values
 
-HELP = frozenset({"-h", "--help"})
+_GROUP, _OWNER = "group_", "owner_"  # names of such fields begin so
 GENEROUS = 10**5  # whoever comes to such an end knows: help leaves it out
 
 
@@ -31,22 +25,29 @@ def parse(verb: str, config: Any, argv: list[str]) -> Any:
     argv, preset = take_option(argv, "--preset", f"one of {', '.join(PRESETS)}")
     if preset and not any(verb in verbs for verbs in PRESETS.values()):
         raise UserError(f"gsf {verb} has no presets; leave --preset out.")
-    if hasattr(config, "for_command_line"):  # options that depend on another option
-        config = config.for_command_line(argv)
-    about = (config.__doc__ or "").strip()
+    given = _words(argv)
+    owners = config.owners(given) if hasattr(config, "owners") else {}
+    about = inspect.cleandoc(config.__doc__ or "")
     having = [known for known, verbs in PRESETS.items() if verb in verbs]
     if having:
         about += f"\n\n--preset {{{','.join(having)}}} replaces the defaults shown below"
         about += f" (shown: {preset})." if preset else "."
-    if HELP & {*argv}:
-        config = _with_ranges(config)
-    default = _defaults(config, preset_values(verb, preset))
+    asked = "help" in given
+    shown = _shown(config, preset_values(verb, preset), owners, explained=asked)
 
-    def refuse(event: ParseErrorEvent) -> NoReturn:
-        raise UserError(_sentence(event, verb, argv, config))
+    def refuse(sentence: str) -> NoReturn:
+        raise UserError(_unknown(verb, argv, config, owners) or sentence)
 
-    with on_parse_error(refuse):
-        return tyro.cli(config, prog=f"gsf {verb}", description=about, args=argv, default=default)
+    with refusals.heard(verb, argv, refuse):
+        read = tyro.cli(
+            shown,
+            prog=f"gsf {verb}",
+            description=about,
+            args=argv,
+            config=(tyro.conf.PositionalMetavarFromFieldName, *[tyro.conf.DisallowNone] * asked),
+        )
+    values, of_owners = _taken(read, owners, given)
+    return config(**values, **(config.owned(of_owners) if of_owners else {}))
 
 
 def _refuse_empty(argv: list[str]) -> None:
@@ -70,114 +71,122 @@ def take_option(argv: list[str], option: str, what: str) -> tuple[list[str], str
     return argv, None
 
 
-def _defaults(config: Any, chosen: dict[str, Any]) -> Any:
-    """An instance for tyro to take defaults from; required options, still missing, go unchecked."""
-    instance = object.__new__(config)
+def _words(argv: list[str]) -> dict[str, tuple[str, ...]]:
+    """Options of the command line as they are called in Python, with the words behind each."""
+    found: dict[str, tuple[str, ...]] = {}
+    name = ""
+    for word in argv:
+        if word.startswith("--") or word == "-h":
+            option, given, value = word.partition("=")
+            name = _python_name("help" if word == "-h" else option.removeprefix("--"))
+            found[name] = (value,) if given else ()
+        elif name:
+            found[name] += (word,)
+    return found
+
+
+def _python_name(option: str) -> str:
+    return option.replace("-", "_")
+
+
+def _shown(
+    config: Any, chosen: Mapping[str, Any], owners: Mapping[str, Any], explained: bool
+) -> Any:
+    """The options as tyro reads and shows them: those of each group are a dataclass of their own,
+    and so are those of each owner.
+
+    Nothing is checked before there is a config.
+    """
+    groups, fields = groups_of(config), _fields(config, chosen, explained)
+    root = [x for x in fields if groups[x[0]] is None]
+    for number, (owner, kind) in enumerate(owners.items()):
+        own: Any = _made(_fields(kind, {}, explained))
+        titled: Any = Annotated[own, tyro.conf.arg(name=owner, help="")]
+        root.append((f"{_OWNER}{number}", titled, dataclasses.field()))
+    for group in Group:
+        if inside := [x for x in fields if groups[x[0]] is group]:
+            titled = Annotated[_made(inside), tyro.conf.arg(name=group.value, help="")]
+            omitted: Any = tyro.conf.OmitArgPrefixes
+            root.append((f"{_GROUP}{group.name}", omitted[titled], dataclasses.field()))
+    return _made(root)
+
+
+def _fields(config: Any, chosen: Mapping[str, Any], explained: bool) -> list[Any]:
+    """The fields of such a dataclass, with the chosen values as defaults."""
+    docs, fields = docs_of(config) if explained else {}, []
     for field in dataclasses.fields(config):
-        value = chosen.get(field.name, field.default)
-        if value is dataclasses.MISSING:
-            make = field.default_factory
-            value = make() if callable(make) else tyro.MISSING
-        object.__setattr__(instance, field.name, value)
-    return instance
+        name, hint = field.name, hints_of(config)[field.name]
+        if not _is_suppressed(hint):
+            value = partial(chosen.get, name)
+            made = dataclasses.field(default_factory=value) if name in chosen else copy(field)
+            fields.append((name, Annotated[hint, _explained(field, hint, docs.get(name))], made))
+    return fields
 
 
-def _with_ranges(config: Any) -> Any:
-    """The same options; their help says which values there are, and of None what it is for."""
-    shown = []
-    for field in dataclasses.fields(config):
-        hint, made = hints_of(config)[field.name], copy.copy(field)
-        if inner := _inside(hint):
-            made.default_factory = inner = _with_ranges(inner)
-            marks = getattr(hint, "__metadata__", ())
-            hint = Annotated[inner, *marks] if marks else inner
-        else:
-            known = range_of(hint)
-            known = known if known is not None and known.high < GENEROUS else None
-            if known is not None or field.default is None:
-                hint = Annotated[hint, tyro.conf.arg(help_behavior_hint=_hint(known))]
-        shown.append((field.name, hint, made))
-    with_ranges: Any = dataclasses.make_dataclass(
-        config.__name__, shown, bases=(config,), frozen=True, kw_only=True
-    )
-    with_ranges.__doc__ = config.__doc__
-    return with_ranges
+def _is_suppressed(hint: Any) -> bool:
+    """In Python alone, not on the command line."""
+    return tyro.conf.Suppress in getattr(hint, "__metadata__", ())
 
 
-def _inside(hint: Any) -> Any:
-    """The options that an option is made of, as those of a base or a loss."""
-    kind = typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
-    return kind if dataclasses.is_dataclass(kind) else None
+def _made(fields: list[Any]) -> Any:
+    made = dataclasses.make_dataclass("Options", fields, frozen=True, kw_only=True)
+    made.__doc__ = ""
+    return made
 
 
-def _hint(known: Range | None) -> Any:
-    """A default of None says nothing: the option's own words do."""
-
-    def hint(default: str) -> str:
-        said = ["optional" if default == "None" else f"default: {default}"]
-        return f"({'; '.join(said + [str(known)] * (known is not None))})"
-
-    return hint
-
-
-def _sentence(event: ParseErrorEvent, verb: str, argv: list[str], config: Any) -> str:
-    """Unknown options come first: what is missing may be one of them, misspelt."""
-    more = f"`gsf {verb} --help` explains all options."
-    if unknown := _unknown_words(argv, config):
-        if "." in unknown[0]:  # of a base or a loss, which help shows with a method alone
-            method = take_option(argv, "--method", "")[1] or getattr(config, "method", "NAME")
-            more = f"`gsf {verb} --method {method} --help` lists those of {method}."
-        meant = did_you_mean(unknown[0].replace("_", "-"), _known_words(config))
-        return f"unknown option {unknown[0]}; {meant}{more}"
-    if isinstance(event, UnrecognizedArgs):
-        word = event.tokens[0]
-        flags = [x.partition("=")[0] for x in argv if x.startswith("--") and x.endswith(f"={word}")]
-        if flags:
-            return f"{flags[0]} takes no value, but {word!r} was given; {more}"
-        return f"{word!r} is one word too many; {more}"
-    if isinstance(event, MissingArgs):
-        missing = [_name(x.arg) for x in event.missing_arguments]
-        return f"gsf {verb} needs {' and '.join(missing)}; {more}"
-    if isinstance(event, InvalidChoice):
-        meant = did_you_mean(event.value, event.choices)
-        known = ", ".join(event.choices)
-        return f"{_name(event.argument)} {event.value!r}: {meant}choose one of {known}."
-    if isinstance(event, BadValue):
-        return f"{_name(event.argument)} needs a value; {more}"
-    if isinstance(event, InstantiationFailure):
-        who = "" if event.argument is None else f"{_name(event.argument)} "
-        for kind, wanted in (("int()", "a whole number"), ("to float", "a number")):
-            if kind in event.message:
-                return f"{who}must be {wanted}, got {event.message.partition(': ')[2]}."
-        return f"{who}cannot be read: {' '.join(event.message.split())}; {more}"
-    return f"these options of gsf {verb} cannot be read ({type(event).__name__}); {more}"
+def _taken(
+    read: Any, owners: Mapping[str, Any], given: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """What tyro has read: the options of a config, and those of owners, if they were given."""
+    values, names = dict[str, Any](), list(owners)
+    of_owners: dict[str, dict[str, Any]] = {}
+    for field in dataclasses.fields(read):
+        value = getattr(read, field.name)
+        if not dataclasses.is_dataclass(value):
+            values[field.name] = value
+            continue
+        inside = {x.name: getattr(value, x.name) for x in dataclasses.fields(value)}
+        if field.name.startswith(_GROUP):
+            values |= inside
+            continue
+        owner = names[int(field.name.removeprefix(_OWNER))]
+        flags = {x.replace(".no_", ".") for x in given} | given.keys()
+        its = {k: x for k, x in inside.items() if _python_name(f"{owner}.{k}") in flags}
+        if its:
+            of_owners[owner] = its
+    return values, of_owners
 
 
-def _unknown_words(argv: list[str], config: Any) -> list[str]:
+def _explained(field: dataclasses.Field[Any], hint: Any, doc: str | None) -> Any:
+    """What help says of an option; a default of None or nothing says less than its own words."""
+    known = range_of(hint)
+    ends = [str(known)] if known is not None and known.high < GENEROUS else []
+    needed = field.default is field.default_factory  # both are MISSING
+
+    def hinted(default: str) -> str:
+        value = "optional" if default in ("None", "") else f"default: {default}"
+        return f"({'; '.join(['required' if needed else value, *ends])})"
+
+    return tyro.conf.arg(help=doc, help_behavior_hint=hinted)
+
+
+def _unknown(verb: str, argv: list[str], config: Any, owners: Mapping[str, Any]) -> str:
+    """Unknown options come first: what is missing may be one of them, misspelt. "": none."""
+    known = _flags(config, "--")
+    for owner, kind in owners.items():
+        known += _flags(kind, f"--{owner}.")
     given = [word.partition("=")[0] for word in argv if word.startswith("--") and word != "--"]
-    known = _known_words(config)
-    return [word for word in given if word.replace("_", "-") not in known]
+    unknown = [word for word in given if _python_name(word) not in map(_python_name, known)]
+    if not unknown:
+        return ""
+    more = f"`gsf {verb} --help` explains all options."
+    if "." in unknown[0] and hasattr(config, "method"):  # shown with a method alone
+        method = take_option(argv, "--method", "")[1] or config.method
+        more = f"`gsf {verb} --method {method} --help` lists those of {method}."
+    meant = did_you_mean(unknown[0].replace("_", "-"), known)
+    return f"unknown option {unknown[0]}; {meant}{more}"
 
 
-def _known_words(config: Any, where: str = "") -> list[str]:
-    words = []
-    for name, hint in hints_of(config).items():
-        marks = getattr(hint, "__metadata__", ())
-        if tyro.conf.Suppress in marks:
-            continue
-        inside = f"{where}{name}".replace("_", "-")
-        if inner := _inside(hint):
-            unprefixed = any(getattr(mark, "name", None) == "" for mark in marks)
-            words += _known_words(inner, where if unprefixed else f"{inside}.")
-            continue
-        *outer, last = inside.split(".")
-        words += [f"--{inside}", f"--{'.'.join([*outer, f'no-{last}'])}"]
-    return words
-
-
-def _name(argument: Any) -> str:
-    """As a user writes it: --lr, or DATASET for one without dashes."""
-    lowered = argument.lowered
-    if argument.is_positional():
-        return str(lowered.name_or_flags[0]).upper()
-    return str(lowered.name_or_flags[0])
+def _flags(config: Any, before: str) -> list[str]:
+    names = [name for name, hint in hints_of(config).items() if not _is_suppressed(hint)]
+    return [f"{before}{no}{x}".replace("_", "-") for x in names for no in ("", "no-")]

@@ -3,13 +3,18 @@
 A field's type says what the option means for the output's identity: `x: int` decides the content,
 `x: Incidental[int]` cannot change it, `x: Input[Path]` says where something lies whose digest
 decides, of `x: Extendable[int]` a finished output may be given more. It also says which values
-there are: `x: Count`, `lr: Annotated[float, above(0, 10)]`; every number has both ends.
+there are, `lr: Annotated[float, above(0, 10)]`, and under which heading help shows it: `Group.PPO`.
 """
 
+import ast
+import contextlib
 import dataclasses
 import enum
 import functools
+import inspect
+import itertools
 import numbers
+import textwrap
 import types
 import typing
 from collections.abc import Mapping
@@ -30,6 +35,56 @@ class Role(enum.Enum):
 Incidental = Annotated[T, Role.INCIDENTAL]
 Input = Annotated[T, Role.INPUT]
 Extendable = Annotated[T, Role.EXTENDABLE]
+
+
+class Group(enum.Enum):
+    """Headings of help, in its order: of an option, and of those below it in the same class.
+
+    Options before the first heading are what everybody needs; they come first of all.
+    """
+
+    DATA = "data"
+    SIZE = "size and time"
+    LEVELS = "level and action"
+    METHOD = "method"
+    LEARNING = "learning"
+    TD = "td"
+    PPO = "PPO"
+    PLANNING = "planning"
+    TUNING = "tuning"
+    HELD_OUT = "held-out data"
+    COMPARISON = "comparison"
+    PICTURE = "picture"
+    MACHINE = "machine"
+    CLUSTER = "cluster"
+    OUTPUT = "output and logging"
+    RARE = "rarely needed"
+
+
+def groups_of(config: Any) -> dict[str, Group | None]:
+    """The heading of each option; None: it has none."""
+    hints, groups = hints_of(config), dict[str, Group | None]()
+    for part in reversed(config.__mro__):
+        group = None
+        for name in vars(part).get("__annotations__", {}):
+            marks = getattr(hints.get(name), "__metadata__", ())
+            group = next((x for x in marks if isinstance(x, Group)), group)
+            groups[name] = group
+    return {name: groups[name] for name in hints}
+
+
+def docs_of(config: Any) -> dict[str, str]:
+    """What is written below each option, in one line."""
+    docs = {}
+    for part in reversed(config.__mro__):
+        with contextlib.suppress(OSError, TypeError):  # one that is in no file
+            (found,) = ast.parse(textwrap.dedent(inspect.getsource(part))).body
+            for field, below in itertools.pairwise(getattr(found, "body", ())):
+                if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+                    docs[ast.unparse(field.target)] = " ".join(
+                        ast.literal_eval(below.value).split()
+                    )
+    return docs
 
 
 def roles(config: Any) -> dict[str, Role]:
@@ -110,7 +165,9 @@ class Options:
 class CodedOptions(Options):
     """Of a stage whose output gsf's own code decides (core/code.py)."""
 
-    accept_code_change: Incidental[bool] = dataclasses.field(default=False, kw_only=True)
+    accept_code_change: Annotated[Incidental[bool], Group.RARE] = dataclasses.field(
+        default=False, kw_only=True
+    )
     """Keep, or go on with, what was made before gsf's own code was edited."""
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from gsf.core.errors import UserError, did_you_mean
-from gsf.core.options import Count, Device, Options, Seed, Some, Threads, between
+from gsf.core.options import Count, Device, Group, Options, Seed, Some, Threads, between
 from gsf.evaluation.rows import MODES, SPLITS
 from gsf.evaluation.splits import Split, parse_levels
 from gsf.nets.acting import Mode
@@ -31,7 +31,17 @@ class EvaluateConfig(Options):
     env: str | None = None
     """A Gymnasium environment of yours to play in, as file.py:make: make(level) gives that of a
     level, which is reset with seed=level. The file is run."""
-    levels: tuple[str, ...] = ()
+    dataset: Path | None = None
+    """`random` and policies: the training data, whose levels count as seen, and whose actions
+    `random` draws among; a run knows its own."""
+    seed: Seed = 0
+    """Of the actions `random` or a policy draws; a run has its own."""
+    modes: Annotated[tuple[Mode, ...], Some()] = ("greedy", "sampled", "sampled-1")
+    """The best action; one drawn at the run's own temperature, which the validation levels choose
+    before anything else is played; one drawn at temperature 1."""
+    all: bool = False
+    """Play every checkpoint kept (`gsf train --keep`), for learning curves."""
+    levels: Annotated[tuple[str, ...], Group.LEVELS] = ()
     """Exactly these (7, or 1000..1099 for all from the first to the last) instead of the lists
     below: those of the training data count as seen, all others as unseen."""
     looks: LookKind | None = None
@@ -39,31 +49,21 @@ class EvaluateConfig(Options):
     looks-KIND.csv (docs/looks.md). What was trained on looks is played in them without this."""
     splits: Annotated[tuple[Split, ...], Some()] = ("seen", "validation", "unseen")
     """Which levels: those of the training data, those for choosing, those for reporting."""
-    modes: Annotated[tuple[Mode, ...], Some()] = ("greedy", "sampled", "sampled-1")
-    """The best action; one drawn at the run's own temperature, which the validation levels choose
-    before anything else is played; one drawn at temperature 1."""
     n_seen: Levels = 200
     """Levels of the training data to play; 0: none."""
     n_validation: Levels = 50
     """Validation levels to play, and to choose the temperature by; 0: none, and it stays 1."""
     n_unseen: Levels = 200
     """Unseen levels to play; 0: none."""
-    all: bool = False
-    """Play every checkpoint kept (`gsf train --keep`), for learning curves."""
     max_frames: Count | None = None
     """Frames after which an episode is over, for a quick look. Default: as the game says."""
-    n_envs: Annotated[int, between(1, 4096)] = 100
+    n_envs: Annotated[int, between(1, 4096), Group.MACHINE] = 100
     """Levels played at once; changes the speed only."""
     threads: Threads | None = None
     """Procgen's threads. Default: one per core."""
-    seed: Seed = 0
-    """Of the actions `random` or a policy draws; a run has its own."""
-    dataset: Path | None = None
-    """`random` and policies: the training data, whose levels count as seen, and whose actions
-    `random` draws among; a run knows its own."""
     device: Device = "auto"
     """Where networks run; auto: CUDA if there is one. mps: a GPU of Apple's, if asked for."""
-    held_out: Path | None = None
+    held_out: Annotated[Path | None, Group.HELD_OUT] = None
     """Instead of playing: judge the run by a dataset of contexts (sites, levels) it was not trained
     on, into held_out.csv: agreement, likelihood, calibration, an estimate of the return."""
     logged_by: str | None = None

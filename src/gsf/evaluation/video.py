@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw, ImageFont
 from gsf.core.errors import UserError
 from gsf.core.files import aside_of, locked
 from gsf.core.images import in_colour
-from gsf.core.options import Count, Device, Options, Seed, between
+from gsf.core.options import Count, Device, Group, Options, Seed, between
 from gsf.evaluation.players import Player, find_players, is_run, under_looks
 from gsf.evaluation.rollout import rollout
 from gsf.nets.acting import Mode
@@ -51,13 +51,16 @@ class PlayConfig(Options):
     level, which is reset with seed=level. The file is run."""
     looks: LookKind | None = None
     """Draw the game otherwise than the agents have seen it: filters, or Procgen's skins."""
+    dataset: Path | None = None
+    """Of random play and policies: a dataset whose game and difficulty they play, and whose actions
+    random play draws among."""
     mode: Mode = "sampled"
     """Actions drawn at the run's own temperature (sampled), at 1 (sampled-1), or the best one."""
     step: Annotated[int, between(0, 10**12)] | None = None
     """A checkpoint that was kept. Default: the latest."""
     seed: Seed = 0
     """Of the actions `random` or a policy draws; a run has its own."""
-    max_steps: Count | None = None
+    max_steps: Annotated[Count | None, Group.PICTURE] = None
     """Stop the video after so many steps. Default: when every episode is over."""
     still: Annotated[int, between(0, 10**6)] = 100
     """An agent is over, too, when what it sees has not changed for so many steps; 0: never."""
@@ -69,10 +72,7 @@ class PlayConfig(Options):
     """Size: each pixel of an observation becomes a square of so many."""
     caption: bool = True
     """Who plays above, and step, return and action below."""
-    dataset: Path | None = None
-    """Of random play and policies: a dataset whose game and difficulty they play, and whose actions
-    random play draws among."""
-    device: Device = "auto"
+    device: Annotated[Device, Group.MACHINE] = "auto"
     """Where networks run; auto: CUDA if there is one. mps: a GPU of Apple's, if asked for."""
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from gsf.core.options import (
     CodedOptions,
     Count,
     Device,
+    Group,
     Incidental,
     Input,
     PrecisionOrAuto,
@@ -47,7 +48,7 @@ class FitConfig(CodedOptions):
     """Of networks and sampling; mc needs it only for cumulants with random parts (successor)."""
     bootstrap: Input[Path | None] = None
     """mc: a td fit whose values stand in for the future behind a cut; else labels are -1 there."""
-    grad_steps: Count = 5_000
+    grad_steps: Annotated[Count, Group.TD] = 5_000
     """td: gradient steps (paper: 100,000)."""
     batch: BatchSize = 256
     """td: transitions per step."""
@@ -68,11 +69,9 @@ class FitConfig(CodedOptions):
     cumulants of one component only."""
     checkpoint_every: Incidental[Count] = 500
     """td: steps between checkpoints; the same command goes on from the last one."""
-    allow_small_levels: Incidental[bool] = False
-    """Accept declared levels without a single transition."""
-    device: Incidental[Device] = "auto"
+    device: Annotated[Incidental[Device], Group.MACHINE] = "auto"
     """Where networks run; auto: CUDA if there is one. mps: a GPU of Apple's, if asked for."""
-    diagnose: Incidental[bool] = True
+    diagnose: Annotated[Incidental[bool], Group.COMPARISON] = True
     """Report correlation with the logged future (td) and with the time left, and predictability on
     held-out levels."""
     compare: Incidental[bool] = False
@@ -83,6 +82,8 @@ class FitConfig(CodedOptions):
     """--compare with mc: use whole levels, drawn at random, until there are so many transitions."""
     n_bins: Incidental[Bins] = 7
     """Labels for these reports only; `gsf label` has its own."""
+    allow_small_levels: Annotated[Incidental[bool], Group.RARE] = False
+    """Accept declared levels without a single transition."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

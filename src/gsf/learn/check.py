@@ -1,14 +1,13 @@
 """`gsf check file.py:Name`: whether somebody's own code keeps what gsf relies on.
 
-In: the name of a loss, a base, an encoder or a cumulant. Out: a sentence for each promise, kept or
-broken. Everything is tried on a small made-up dataset; gsf's own are tested by the same functions.
+In: the name of a loss, a base, an encoder, a cumulant or a suite. Out: a sentence for each promise,
+kept or broken. What learns is tried on a small made-up dataset; gsf's own are tested by the same
+functions. Here are those of what learns; promises/ has the others.
 """
 
-import contextlib
 import dataclasses
-import io
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,8 @@ import torch
 from torch import Tensor
 
 from gsf.core.errors import FoundWrongError, UserError
-from gsf.core.logs import console
 from gsf.core.sealed import load_checkpoint, save_checkpoint
 from gsf.data.dataset import Dataset
-from gsf.gvf import cumulants
-from gsf.gvf.cumulants import Chunk
 from gsf.learn import bases, corridor, losses, methods
 from gsf.learn.bases import Base
 from gsf.learn.context import Context, Info
@@ -30,14 +26,12 @@ from gsf.learn.learner import Learner
 from gsf.learn.losses import AuxiliaryLoss
 from gsf.learn.options import AgentConfig
 from gsf.learn.options import CheckConfig as CheckConfig
+from gsf.learn.promises import BrokenError, require, silence, suites
+from gsf.learn.promises import cumulants as of_cumulants
 from gsf.nets import encoders
 
 STEPS, PATIENCE, BATCH = 20, 10, 16
 LEARNT = 0.02  # of itself: how much a loss has to fall
-
-
-class BrokenError(Exception):
-    """A promise that is not kept; says how."""
 
 
 @dataclass(frozen=True)
@@ -73,50 +67,45 @@ class Subject:
         return {name: float(x) for name, x in learner.update(batch, rng, drawn).items()}
 
 
-def _require(kept: bool, otherwise: str) -> None:
-    if not kept:
-        raise BrokenError(otherwise)
-
-
 def describes_itself(subject: Subject) -> None:
     """It has a name, and a frozen dataclass Config whose options all have defaults."""
     kind, config = subject.kind, getattr(subject.kind, "Config", None)
-    _require(isinstance(getattr(kind, "name", None), str), "there is no class attribute `name`")
-    _require(dataclasses.is_dataclass(config), "there is no dataclass `Config` in it")
+    require(isinstance(getattr(kind, "name", None), str), "there is no class attribute `name`")
+    require(dataclasses.is_dataclass(config), "there is no dataclass `Config` in it")
     frozen = config.__dataclass_params__.frozen  # type: ignore[union-attr]
-    _require(frozen, "Config is not frozen: write @dataclass(frozen=True)")
+    require(frozen, "Config is not frozen: write @dataclass(frozen=True)")
     config()  # type: ignore[misc]
 
 
 def is_a_finite_scalar(subject: Subject) -> None:
     """Its loss is one finite number, and so is each of its metrics."""
     loss, info, _ = subject.loss(subject.learner())
-    _require(loss.shape == (), f"the loss has shape {list(loss.shape)}")
-    _require(bool(loss.isfinite()), f"the loss is {loss.item()}")
+    require(loss.shape == (), f"the loss has shape {list(loss.shape)}")
+    require(bool(loss.isfinite()), f"the loss is {loss.item()}")
     for name, value in info.items():
-        _require("/" not in name, f"metric {name!r} has a slash; gsf puts the name before it")
+        require("/" not in name, f"metric {name!r} has a slash; gsf puts the name before it")
         number = torch.as_tensor(value).detach().item()
-        _require(bool(np.isfinite(number)), f"metric {name} is {number}")
+        require(bool(np.isfinite(number)), f"metric {name} is {number}")
 
 
 def trains_the_encoder_and_no_target(subject: Subject) -> None:
     """Its gradient reaches the encoder and whatever it trains, and no target network."""
     learner = subject.learner()
     loss, _, _ = subject.loss(learner)
-    _require(loss.requires_grad, "the loss has no gradient at all")
+    require(loss.requires_grad, "the loss has no gradient at all")
     loss.backward()  # type: ignore[no-untyped-call]
     first = next(learner.encoder.parameters())
-    _require(first.grad is not None and bool(first.grad.any()), "no gradient reaches the encoder")
+    require(first.grad is not None and bool(first.grad.any()), "no gradient reaches the encoder")
     frozen = all(p.grad is None for p in learner.target_encoder.parameters())
-    _require(frozen, "a gradient reaches the target encoder: encode under torch.no_grad()")
+    require(frozen, "a gradient reaches the target encoder: encode under torch.no_grad()")
     if learner.aux is not None:
         own = all(p.grad is None for p in learner.base.parameters())
-        _require(own, "a gradient reaches the base's heads, which are not its to train")
+        require(own, "a gradient reaches the base's heads, which are not its to train")
     for name, p in subject.part(learner).named_parameters():
         still = "target" in name and p.requires_grad
-        _require(not still, f"{name} is called a target but can be trained: use frozen_copy")
+        require(not still, f"{name} is called a target but can be trained: use frozen_copy")
         reached = p.requires_grad == (p.grad is not None)
-        _require(reached, f"{name} can be trained but no gradient reaches it: freeze it")
+        require(reached, f"{name} can be trained but no gradient reaches it: freeze it")
 
 
 def same_seed_same_value(subject: Subject) -> None:
@@ -129,11 +118,11 @@ def same_seed_same_value(subject: Subject) -> None:
     torch_before, numpy_before = torch.get_rng_state(), _numpy_stream()
     first = run(0)
     drawn = not torch.equal(torch_before, torch.get_rng_state())
-    _require(not drawn, "it draws from torch's global stream: take random numbers from `rng`")
+    require(not drawn, "it draws from torch's global stream: take random numbers from `rng`")
     drawn = not np.array_equal(numpy_before, _numpy_stream())
-    _require(not drawn, "it draws from numpy's global stream: take random numbers from `rng`")
-    _require(first == run(0), "two runs of one seed differ")
-    _require(first != run(1), "runs of two seeds are the same")
+    require(not drawn, "it draws from numpy's global stream: take random numbers from `rng`")
+    require(first == run(0), "two runs of one seed differ")
+    require(first != run(1), "runs of two seeds are the same")
 
 
 def _numpy_stream() -> Any:
@@ -183,7 +172,7 @@ def goes_on_from_what_was_saved(subject: Subject) -> None:
         resumed.load(load_checkpoint(Path(directory) / "checkpoint.pt"))
     for seed in (2, 3):
         same = subject.step(whole, seed) == subject.step(resumed, seed)
-        _require(same, "something it learns or remembers is no parameter and no buffer")
+        require(same, "something it learns or remembers is no parameter and no buffer")
 
 
 def scores_every_action(subject: Subject) -> None:
@@ -191,8 +180,8 @@ def scores_every_action(subject: Subject) -> None:
     learner = subject.learner()
     _, _, context = subject.loss(learner, n=8)
     scores, wanted = context.scores, [8, subject.dataset.n_actions]
-    _require(list(scores.shape) == wanted, f"scores have shape {list(scores.shape)}, not {wanted}")
-    _require(bool(scores.isfinite().all()), "some scores are not finite")
+    require(list(scores.shape) == wanted, f"scores have shape {list(scores.shape)}, not {wanted}")
+    require(bool(scores.isfinite().all()), "some scores are not finite")
 
 
 def learns_from_the_z_it_is_given(subject: Subject) -> None:
@@ -201,7 +190,7 @@ def learns_from_the_z_it_is_given(subject: Subject) -> None:
     _, _, context = subject.loss(learner)
     learner.base(context.z.detach(), context)[0].backward()
     cut = all(p.grad is None for p in learner.encoder.parameters())
-    _require(cut, "it looks at context.z or encodes with gradient: use the z it is given")
+    require(cut, "it looks at context.z or encodes with gradient: use the z it is given")
 
 
 def carries_an_auxiliary_loss(subject: Subject) -> None:
@@ -212,7 +201,7 @@ def carries_an_auxiliary_loss(subject: Subject) -> None:
         )
         learner = Learner(config, subject.dataset, np.random.default_rng(0))
         values = subject.step(learner, 0).values()
-        _require(all(map(np.isfinite, values)), f"--update {update}: a metric is not finite")
+        require(all(map(np.isfinite, values)), f"--update {update}: a metric is not finite")
 
 
 def says_what_to_tune(subject: Subject) -> None:
@@ -221,11 +210,11 @@ def says_what_to_tune(subject: Subject) -> None:
     known = {f.name: f.default for f in dataclasses.fields(subject.kind.Config)}
     known |= {f"train.{f.name}": f.default for f in dataclasses.fields(AgentConfig)}
     for option, values in tuning.items():
-        _require(option in known, f"there is no option {option}")
-        _require(float(values[0]) == known[option], f"{option} does not begin with its default")
+        require(option in known, f"there is no option {option}")
+        require(float(values[0]) == known[option], f"{option} does not begin with its default")
     sizes = [len(values) for values in tuning.values()]
-    _require(int(np.prod(sizes)) == 4, f"a grid of {sizes} does not make four settings")
-    _require(sizes[0] >= 2, "the first option needs two values, to be tried with a loss's")
+    require(int(np.prod(sizes)) == 4, f"a grid of {sizes} does not make four settings")
+    require(sizes[0] >= 2, "the first option needs two values, to be tried with a loss's")
 
 
 def sees_each_image_by_itself(subject: Subject) -> None:
@@ -233,39 +222,12 @@ def sees_each_image_by_itself(subject: Subject) -> None:
     encoder = subject.learner().encoder
     obs = subject.dataset.observations(np.arange(8))
     z = encoder(obs)
-    _require(bool(z.isfinite().all()), "z is not finite")
+    require(bool(z.isfinite().all()), "z is not finite")
     near = torch.allclose(encoder(obs[:1])[0], z[0], atol=1e-5)
-    _require(near, "z depends on the other images of the batch: no batch normalisation")
+    require(near, "z depends on the other images of the batch: no batch normalisation")
     z.square().sum().backward()
     still = [name for name, p in encoder.named_parameters() if p.grad is None]
-    _require(not still, f"no gradient reaches {', '.join(still)}")
-
-
-def values_every_transition(subject: Subject) -> None:
-    """It gives every transition a finite number, or as many as every other."""
-    cumulants.evaluate(subject.kind, subject.dataset, np.arange(len(subject.dataset)))
-
-
-def values_each_transition_by_itself(subject: Subject) -> None:
-    """A transition's value is the same, again and again, alone and among others."""
-    rows = np.arange(20)
-    among, again, alone = (
-        np.concatenate([np.asarray(subject.kind(Chunk(subject.dataset, x)), float) for x in parts])
-        for parts in ([rows], [rows], np.split(rows, 20))
-    )
-    _require(np.array_equal(among, again), "a second call gives other values")
-    _require(
-        np.allclose(among, alone, 1e-3, 1e-4),
-        "values depend on the transitions they are asked with",
-    )
-
-
-def can_be_ranked(subject: Subject) -> None:
-    """A GVF of it can be fitted, ranked and binned into labels."""
-    with tempfile.TemporaryDirectory(prefix="gsf-check-") as directory, _silence():
-        labels = corridor.write_labels(Path(directory) / "labels", subject.dataset, subject.spec)
-        known = np.load(labels / "label.npy") >= 0
-    _require(bool(known.any()), "no level has two different values: every label is unknown")
+    require(not still, f"no gradient reaches {', '.join(still)}")
 
 
 Promise = Callable[[Subject], None]
@@ -286,11 +248,6 @@ OF_BASES: tuple[Promise, ...] = (
     says_what_to_tune,
 )
 OF_ENCODERS: tuple[Promise, ...] = (sees_each_image_by_itself, *_LEARNS)  # behaviour cloning on it
-OF_CUMULANTS: tuple[Promise, ...] = (
-    values_every_transition,
-    values_each_transition_by_itself,
-    can_be_ranked,
-)
 
 
 def of_loss(spec: str, dataset: Dataset, labels: Path) -> Subject:
@@ -309,36 +266,42 @@ def of_encoder(spec: str, dataset: Dataset) -> Subject:
     return Subject(encoders.find(spec).value, spec, dataset, encoder=spec)
 
 
-def of_cumulant(spec: str, dataset: Dataset) -> Subject:
-    return Subject(cumulants.find(spec).value, spec, dataset)
-
-
-def _subject(spec: str, home: Path) -> tuple[Subject, tuple[Promise, ...]]:
-    """What the user calls `spec`, of whichever kind it is, and what it promises."""
-    with _silence():
+def _promised(spec: str, home: Path) -> list[tuple[Callable[[Any], None], Any]]:
+    """What the user's `spec` promises, whichever door it is for, and what that is tried on."""
+    if suites.owns(spec):
+        return [(promise, x) for x in suites.subjects(spec) for promise in suites.of_suite(x)]
+    with silence():
         dataset = corridor.write_dataset(home / "dataset")
         labels = corridor.write_labels(home / "labels", dataset)
+    if of_cumulants.owns(spec):
+        of = of_cumulants.Subject(spec, dataset)
+        return [(promise, of) for promise in of_cumulants.OF_CUMULANTS]
     if bases.owns(spec):
-        return of_base(spec, dataset), OF_BASES
-    if encoders.owns(spec):
-        return of_encoder(spec, dataset), OF_ENCODERS
-    if cumulants.owns(spec):
-        return of_cumulant(spec, dataset), OF_CUMULANTS
-    if losses.owns(spec):
-        return of_loss(spec, dataset, labels), OF_LOSSES
-    methods.find(spec)  # says what is wrong with it
-    raise UserError(f"{spec} is a method; name its loss or its base alone.")
+        subject, promises = of_base(spec, dataset), OF_BASES
+    elif encoders.owns(spec):
+        subject, promises = of_encoder(spec, dataset), OF_ENCODERS
+    elif losses.owns(spec):
+        subject, promises = of_loss(spec, dataset, labels), OF_LOSSES
+    elif ".py:" in spec and not spec.startswith("gsf-"):
+        raise UserError(f"{spec} is no base, loss, encoder, cumulant or suite (docs/extending.md).")
+    else:
+        methods.find(spec)  # says what is wrong with it
+        raise UserError(f"{spec} is a method; name its loss or its base alone.")
+    return [(promise, subject) for promise in promises]
 
 
 def check(config: CheckConfig) -> None:
     """Prints a sentence for each promise; exit code 1 if one is broken."""
-    broken = 0
+    broken, game = 0, None
     with tempfile.TemporaryDirectory(prefix="gsf-check-") as directory:
-        subject, promises = _subject(config.name, Path(directory))
-        for promise in promises:
+        for promise, subject in _promised(config.name, Path(directory)):
+            if game != (game := getattr(subject, "game", None)):
+                print(f"{game}:")
             why = _attempt(promise, subject)
             broken += why is not None
-            print(f"{'kept  ' if why is None else 'BROKEN'}  {promise.__doc__}")
+            print(
+                f"{'kept  ' if why is None else 'BROKEN'}  {' '.join(str(promise.__doc__).split())}"
+            )
             if why is not None:
                 print(f"        {why}")
     print(f"{config.name} breaks {broken}." if broken else f"{config.name} is as gsf expects it.")
@@ -346,7 +309,7 @@ def check(config: CheckConfig) -> None:
         raise FoundWrongError(f"{broken} promises are broken")
 
 
-def _attempt(promise: Promise, subject: Subject) -> str | None:
+def _attempt(promise: Callable[[Any], None], subject: Any) -> str | None:
     """How it is broken, if it is."""
     try:
         promise(subject)
@@ -355,13 +318,3 @@ def _attempt(promise: Promise, subject: Subject) -> str | None:
     except Exception as error:  # whatever a user's code may raise
         return f"{type(error).__name__}: {error}"
     return None
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    quiet, console.quiet = console.quiet, True
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        console.quiet = quiet

@@ -1,9 +1,8 @@
 """What `gsf train` and `gsf check` may be told; read without torch, so that help is fast."""
 
 import dataclasses
-import itertools
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -16,6 +15,7 @@ from gsf.core.options import (
     Count,
     Device,
     Extendable,
+    Group,
     Incidental,
     Input,
     Options,
@@ -60,25 +60,27 @@ class AgentConfig(Options):
     encoder: str = "impala"
     """impala (the paper's), impala_small (about 4x faster on a CPU), nature, or your own as
     file.py:name (docs/extending.md)."""
-    head: Literal["mlp", "linear"] = "mlp"
+    head: Annotated[Literal["mlp", "linear"], Group.METHOD] = "mlp"
     """The base's heads: layers of 256-256-|A| on z, or linear as in the paper's text."""
     gamma: Rate = 0.99
     """Discount."""
-    lr: StepSize = 3e-4
+    crop: Annotated[int, between(0, 64)] = 2
+    """Random crop after padding by so many pixels; 0: none."""
+    stop_gradient: bool = False
+    """The base does not train the encoder; the auxiliary loss alone does."""
+    released: bool = False
+    """The setting of the authors' research code for this method (see docs/methods.md)."""
+    lr: Annotated[StepSize, Group.LEARNING] = 3e-4
     """Adam's learning rate."""
     target_rate: Rate = 0.005
     """Each step the target networks move by this share towards the online ones."""
-    stop_gradient: bool = False
-    """The base does not train the encoder; the auxiliary loss alone does."""
-    crop: Annotated[int, between(0, 64)] = 2
-    """Random crop after padding by so many pixels; 0: none."""
     update: Literal["joint", "alternating"] = "joint"
     """One step on the weighted sum of losses, or two steps with an Adam each (Algorithm 2)."""
     aux_weight: Weight = 1.0
     """joint: weight of the auxiliary loss."""
     aux_lr: StepSize | None = None
     """alternating: the auxiliary loss's learning rate. Default: lr."""
-    precision: PrecisionOrAuto = "float32"
+    precision: Annotated[PrecisionOrAuto, Group.MACHINE] = "float32"
     """bf16: the encoder's convolutions compute in bfloat16, about 1.6 times as fast where the
     processor has it (`avx512_bf16`, `amx_bf16`, GPUs); weights, heads and losses stay float32.
     auto: a trial of two seconds decides, and its choice is kept. No default before returns of both
@@ -86,8 +88,6 @@ class AgentConfig(Options):
     compile: Incidental[bool] = False
     """Compile the encoder (torch.compile): half a minute at the start, for long runs on a GPU. On a
     CPU it needs a C++ compiler and gains nothing (docs/speed.md)."""
-    released: bool = False
-    """The setting of the authors' research code for this method (see docs/methods.md)."""
     parts: Annotated[Mapping[str, Any], tyro.conf.Suppress] = field(default_factory=dict)
     """Options of the base and of the auxiliary loss by their names, as in {"cql": {"alpha": 2}};
     on the command line --cql.alpha 2."""
@@ -145,7 +145,7 @@ class TrainConfig(AgentConfig, CodedOptions):
     """A labels directory (`gsf label` makes one), for gsf-<cumulant>."""
     seed: Seed = 0
     """Of weights, batches and crops."""
-    grad_steps: Extendable[Count] = 5_000
+    grad_steps: Annotated[Extendable[Count], Group.SIZE] = 5_000
     """Gradient steps (paper: 1M). With more of them, a finished run goes on to exactly the weights
     it would have had."""
     batch: BatchSize = 256
@@ -157,43 +157,31 @@ class TrainConfig(AgentConfig, CodedOptions):
     goes on for longer keeps those it had, too."""
     checkpoint_every: Incidental[Count] = 500
     """Steps between checkpoints: what a kill can lose; Ctrl-C saves first."""
-    wandb: Incidental[bool] = False
+    wandb: Annotated[Incidental[bool], Group.OUTPUT] = False
     """Also log to Weights & Biases (pip install 'gsf-rl[wandb]'): offline, unless WANDB_MODE says
     otherwise."""
     log_every: Incidental[Count] = 50
     """Steps between rows of metrics, which are means over these steps."""
-    device: Incidental[Device] = "auto"
+    device: Annotated[Incidental[Device], Group.MACHINE] = "auto"
     """Where networks run; auto: CUDA if there is one. mps: a GPU of Apple's, if asked for."""
     prefetch: Incidental[Annotated[int, between(0, 1000)] | None] = None
     """Batches drawn ahead by a thread; the result is the same. Default: 2 for a GPU, else 0."""
 
     @classmethod
-    def for_command_line(cls, argv: list[str]) -> type[Self]:
-        """The same options with those of the chosen method's parts: --cql.alpha, --gsf.tau."""
-        given = dict(itertools.pairwise(argv))
-        given |= dict(word.split("=", 1) for word in argv if "=" in word)
-        if {"-h", "--help"} & {*argv} and not {"--method", "--on"} & {*given}:
-            return cls  # without the files of a method, which need torch
+    def owners(cls, given: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        """The parts of the chosen method, with options of their own: --cql.alpha, --gsf.tau."""
+        method, on = given.get("method"), given.get("on")
+        if "help" in given and not (method or on):
+            return {}  # without the files of a method, which need torch
         from gsf.learn import methods
 
-        method = methods.find(given.get("--method", cls.method), given.get("--on"))
-        options = []
-        for name, part in method.parts.items():
-            said = "Of the base." if part is method.base else "Of the auxiliary loss."
-            kind: Any = part.value.Config
-            shown = Annotated[kind, tyro.conf.arg(help=said)]
-            options.append((name, shown, field(default_factory=kind)))
-        parts: Any = dataclasses.make_dataclass("Parts", options, frozen=True)
-        unprefixed = Annotated[parts, tyro.conf.arg(name="")]
-        typed = dataclasses.make_dataclass(
-            cls.__name__,
-            [("parts", unprefixed, field(default_factory=parts))],
-            bases=(cls,),
-            frozen=True,
-            kw_only=True,
-        )
-        typed.__doc__ = cls.__doc__
-        return typed
+        found = methods.find(method[0] if method else cls.method, on[0] if on else None)
+        return {name: part.value.Config for name, part in found.parts.items()}
+
+    @classmethod
+    def owned(cls, options: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Options of owners as an option of this config."""
+        return {"parts": options}
 
     def resolved(self) -> Self:
         cumulant = self.find_method().cumulant
@@ -206,8 +194,6 @@ class TrainConfig(AgentConfig, CodedOptions):
 
 def _options(given: Any, method: "Method") -> dict[str, Any]:
     """Of every part of the method, by its name: as given, else the defaults."""
-    if is_dataclass(given):  # from the command line
-        given = {part.name: getattr(given, part.name) for part in fields(given)}
     if strange := sorted(given.keys() - method.parts.keys()):
         known = ", ".join(method.parts)
         raise UserError(f"method {method.spec} has no {strange[0]} to take options, only {known}.")
@@ -231,7 +217,7 @@ def _replace_defaults(options: Any, values: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class CheckConfig(Options):
-    """Check your own auxiliary loss or base: what gsf expects of it, promise by promise."""
+    """Check what gsf expects of your own base, loss, encoder, cumulant or suite."""
 
     name: tyro.conf.Positional[str]
-    """file.py:Name, or the name of one that gsf has."""
+    """file.py:Name, or the name of one that gsf has; file.py:Suite/game for one game alone."""

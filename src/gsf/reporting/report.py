@@ -19,7 +19,7 @@ from gsf.core.drawing import in_order
 from gsf.core.errors import UserError
 from gsf.core.files import digest, digest_file, is_vacant, locked, write_atomic
 from gsf.core.logs import console
-from gsf.core.options import Count, Options, Seed, Some, between, to_json
+from gsf.core.options import Count, Group, Options, Seed, Some, between, to_json
 from gsf.core.results import Results, Stage
 from gsf.core.stage import DONE, MANIFEST, Identity, read_manifest
 from gsf.nets.acting import Mode
@@ -59,7 +59,7 @@ class ReportConfig(Options):
     """What methods are compared with."""
     replicates: Annotated[int, between(1, 10**6)] = 2000
     """Bootstrap replicates behind every interval."""
-    videos: bool = True
+    videos: Annotated[bool, Group.PICTURE] = True
     """Film strips of every agent on the same unseen levels; needs Procgen and torch."""
     video_steps: Annotated[int, between(1, 100_000)] = 256
     """Steps of play in a film."""
@@ -70,7 +70,7 @@ class ReportConfig(Options):
     """Neighbours of observations under every method's embedding; needs torch and the dataset."""
     explorer_sample: Annotated[int, between(1, 10**6)] = 2000
     """Observations per game that neighbours are looked for among."""
-    games: tuple[str, ...] = ()
+    games: Annotated[tuple[str, ...], Group.COMPARISON] = ()
     """Runs expected, games x methods x seeds: those without results are named. Default: as found"""
     methods: tuple[str, ...] = ()
     """See --games."""

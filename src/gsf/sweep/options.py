@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from gsf.core.errors import UserError
-from gsf.core.options import CodedOptions, Count, Some, above, between, from_json, to_json
+from gsf.core.options import CodedOptions, Count, Group, Some, above, between, from_json, to_json
 from gsf.core.presets import Preset, preset_values
 from gsf.learn.options import BASES, LOSSES
 from gsf.sweep.settings import STAGES, check, parse
@@ -47,7 +47,9 @@ class RunConfig(CodedOptions):
     first_seed: Annotated[int, between(0, MAX_SEEDS - 1)] = 0
     """The first of them: with 3, --seeds 2 are seeds 3 and 4, to add to a comparison made elsewhere
     (--merge, or `gsf report A B`)."""
-    recordings: tuple[str, ...] = ()
+    report: bool = True
+    """Write report.html at the end."""
+    recordings: Annotated[tuple[str, ...], Group.DATA] = ()
     """Recording files, or names of shipped ones (coinrun-early); each says its game itself."""
     datasets: tuple[Path, ...] = ()
     """Datasets (of `gsf data import`, materialise or collect) to sweep instead of recordings, or
@@ -60,17 +62,22 @@ class RunConfig(CodedOptions):
     (gsf evaluate --held-out). `gsf data import` makes one, OUT-validation."""
     set: tuple[str, ...] = ()
     """Any option of a stage, a base or a loss: train.grad_steps=1000 cql.alpha=4 gsf.tau=0.1 ..."""
-    tune: Count | None = None
+    tune: Annotated[Count | None, Group.TUNING] = None
     """First try four settings of every method for so many gradient steps; a game's validation
     levels choose. What --set says stays as it is."""
     validation: tuple[Path, ...] = ()
     """--tune on datasets that no suite can play: data of other contexts (`gsf data import
     --validation` writes such a dataset, OUT-validation) whose likelihood chooses. Not the data of
     the results."""
-    workers: Annotated[int, between(1, 1024)] | None = None
+    workers: Annotated[Annotated[int, between(1, 1024)] | None, Group.MACHINE] = None
     """Runs at a time, each in a process with its share of the cores; each writes <run>.log.
     Default: as many as there are cores, on a GPU one."""
-    cluster: str | None = None
+    shard: str | None = None
+    """Only part I of N of the runs, as I/N with I from 1, e.g. in an array of SLURM jobs; into the
+    same --out on a shared disk, or into one each for --merge."""
+    merge: tuple[Path, ...] = ()
+    """Run nothing: bring the results of these directories, of shards, together in --out."""
+    cluster: Annotated[str | None, Group.CLUSTER] = None
     """Spread the runs over the Ray cluster at HOST:PORT (or auto), whose machines need not share a
     disk (pip install 'gsf-rl[cluster]'; docs/cluster.md)."""
     cpus: Annotated[float, between(0.01, 1024)] = 1.0
@@ -85,13 +92,6 @@ class RunConfig(CodedOptions):
     with it the same command goes on from another machine with an empty --out."""
     cache_gb: Annotated[float, above(0, 10**6)] = 100.0
     """--cluster: what each machine may keep of datasets and labels; its $GSF_SCRATCH says where."""
-    shard: str | None = None
-    """Only part I of N of the runs, as I/N with I from 1, e.g. in an array of SLURM jobs; into the
-    same --out on a shared disk, or into one each for --merge."""
-    merge: tuple[Path, ...] = ()
-    """Run nothing: bring the results of these directories, of shards, together in --out."""
-    report: bool = True
-    """Write report.html at the end."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
