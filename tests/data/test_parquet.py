@@ -94,6 +94,9 @@ def test_own_data_comes_back_bit_for_bit(tmp_path, channels):
     assert table.column("level").to_pylist() == ["a"] * 3 + ["a"] + ["b"] * 2
     shown = [x is not None for x in table.column("final_image").to_pylist()]
     assert shown == [False, False, True, True, False, False]
+    rewrite(folder, replaced("t", lambda table: [7, 8, 9, 4, 0, 1]))  # begun before it was logged
+    late = import_data(ImportConfig(str(folder), tmp_path / "late"))
+    assert Dataset.open(late).t.tolist() == [7, 8, 9, 4, 0, 1]
 
 
 def rewrite(folder: Path, change) -> None:
