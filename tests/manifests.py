@@ -6,7 +6,7 @@ from typing import Any
 
 from gsf.core.files import digest_file
 from gsf.core.sealed import write_json
-from gsf.core.stage import FORMATS, Identity, _digest
+from gsf.core.stage import Identity, _digest, kinds
 
 _PLACE = {"obs_shape": [64, 64, 3], "n_actions": 15, "levels": [0]}
 _CONFIG = {"dataset": "data", "gamma": 0.99, "head": "mlp", "on": "cql", "encoder": "impala"}
@@ -43,7 +43,7 @@ def change(directory: Path, **changes: Any) -> None:
     """Other facts (None: none), and the digests of the files as they are now."""
     manifest = json.loads((directory / "manifest.json").read_text()) | changes
     manifest.pop("checksum")
-    if "digest" not in changes and manifest["kind"] in FORMATS:
+    if "digest" not in changes and manifest["kind"] in kinds():
         own = (manifest[name] for name in ("kind", "options", "inputs", "content"))
         manifest["digest"] = _digest(*own)
     for name in manifest.get("files", {}):

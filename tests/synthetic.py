@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from gsf.core.drawing import in_order
 from gsf.evaluation.rows import COLUMNS, KEYS, REFERENCES, check_rows
+from gsf.learn.looks import in_order
 from gsf.nets.acting import temperature_of
 from gsf.reporting.scores import Scores
 from gsf.suites.procgen import GAMES

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from gsf.sweep.options import RunConfig as RunConfig
     from gsf.sweep.run import run as run
 
-be_a_good_neighbour()
-
 _HOMES = {
     "behaviour.collect": ("CollectConfig", "collect"),
     "behaviour.policy": ("load_policy",),
@@ -79,6 +77,7 @@ __all__ = sorted(_home)
 def __getattr__(name: str) -> Any:
     if name not in _home:
         raise AttributeError(f"module 'gsf' has no attribute {name!r}")
+    be_a_good_neighbour()  # before what the name stands for loads torch
     value = globals()[name] = getattr(importlib.import_module(_home[name]), name)
     return value
 

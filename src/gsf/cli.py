@@ -19,6 +19,7 @@ from rich.markup import escape
 
 from gsf.core import registry
 from gsf.core.command_line import parse, take_option
+from gsf.core.cores import be_a_good_neighbour
 from gsf.core.errors import (
     FoundWrongError,
     UserError,
@@ -124,6 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str] | None) -> int:
+    be_a_good_neighbour()  # before a verb loads torch
     try:
         with interruptible():
             return _dispatch(list(sys.argv[1:] if argv is None else argv))

@@ -35,6 +35,10 @@ def asked(x):
 
 def other(x):
     return math.sin(x)
+
+
+class Mine:
+    colour = "purple"
 '''
 
 
@@ -44,6 +48,7 @@ def other(x):
         ('"""Twice."""', '"""Two times."""', False, False),
         ("  # a comment", "", False, False),
         ("\n\n\n", "\n\n", False, False),
+        ("purple", "green", False, False),
         ("math.sin", "math.cos", True, False),
         ("FACTOR = 2", "FACTOR = 3", True, True),
         ("FACTOR * x", "FACTOR * x + 1", True, True),

@@ -107,13 +107,21 @@ def test_threads_sleep_when_they_wait_and_what_the_user_set_stays(monkeypatch):
     assert cores.threads() == 3
 
 
-def test_importing_gsf_decides_before_torch_is_loaded():
-    code = (
-        "import gsf, os, sys; assert 'torch' not in sys.modules; import torch\n"
-        "print(os.environ['OMP_WAIT_POLICY'], torch.get_num_threads())"
-    )
+CODE = """
+import os, sys
+before = dict(os.environ)
+import gsf
+assert dict(os.environ) == before and "torch" not in sys.modules
+{start}
+assert "torch" not in sys.modules
+import torch
+print(os.environ["OMP_WAIT_POLICY"], torch.get_num_threads())
+"""
+
+
+@pytest.mark.parametrize("start", ["gsf.report", "from gsf import cli; cli.main(['data', 'list'])"])
+def test_a_verb_or_a_name_decides_before_torch_is_loaded_and_an_import_changes_nothing(start):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_"))}
-    said = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    ).stdout
-    assert said.split() == ["passive", str(usable_cores())]
+    command = [sys.executable, "-c", CODE.format(start=start)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.split()[-2:] == ["passive", str(usable_cores())], done.stderr

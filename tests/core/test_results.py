@@ -49,7 +49,7 @@ def test_data_that_runs_name_is_found_elsewhere(tmp_path: Path):
     places = {"dataset": str(tmp_path / "data"), "labels": str(tmp_path / "nowhere")}
     manifests.write("run", tmp_path / "runs" / "cql", places, inputs)
     found = Results([tmp_path / "runs", tmp_path / "labels"])
-    (run,) = found.of("run")
+    (run,) = found.of_kind("run")
     assert found.dataset_of(run) == read_stage(tmp_path / "data")
     assert found.game_of(run) == "maze"
     assert found.labels_of(found.dataset_of(run), "reward").path.name == "reward-mc"
@@ -63,5 +63,5 @@ def test_a_path_in_a_manifest_leads_nowhere_but_to_what_was_used(tmp_path: Path)
     for name, place in enumerate(["a\0b", "\ud800", "x" * 300, str(tmp_path / "another")]):
         manifests.write("run", tmp_path / "runs" / str(name), {"dataset": place, "labels": place})
     found = Results([tmp_path / "runs"])
-    assert len(found.of("run")) == 4
-    assert not found.of("dataset", "labels")
+    assert len(found.of_kind("run")) == 4
+    assert not found.of_kind("dataset", "labels")

@@ -13,7 +13,7 @@ from gsf.behaviour.collect import CollectConfig
 from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory, locked
 from gsf.core.options import Extendable, Incidental, Input, Role, roles
-from gsf.core.stage import FORMATS, Identity, read_manifest
+from gsf.core.stage import Identity, kinds, read_manifest
 from gsf.data.importers import ImportConfig
 from gsf.data.materialise import MaterialiseConfig
 from gsf.gvf.fit import FitConfig
@@ -165,5 +165,7 @@ def test_another_kind_or_format_is_named(tmp_path: Path):
     with pytest.raises(UserError, match="holds labels, not a run"):
         read_manifest(tmp_path, "run")
     manifests.change(tmp_path, format=99)
-    with pytest.raises(UserError, match=f"format 99; this gsf reads format {FORMATS['labels']}"):
+    with pytest.raises(
+        UserError, match=f"format 99; this gsf reads format {kinds()['labels'].format}"
+    ):
         read_manifest(tmp_path, "labels")

@@ -7,7 +7,7 @@ import pytest
 
 from gsf.core import drawing
 from gsf.core.errors import UserError
-from gsf.reporting.page import Page, part, text
+from gsf.reporting.page import Page, Shown, part, text
 
 
 def test_a_figure_that_fails_costs_only_itself(tmp_path: Path):
@@ -16,7 +16,7 @@ def test_a_figure_that_fails_costs_only_itself(tmp_path: Path):
     def fail():
         raise UserError("no labels.")
 
-    assert page.figure("x", "Labels", "", fail) is None
+    assert [*page.show([Shown("x", "Labels", lambda _: (), fail)], None)] == [None]
     assert page.problems == ["Figure left out, Labels: no labels"]
     assert page.brief(f"{tmp_path}/a/b is gone") == "a/b is gone"
 
@@ -30,8 +30,10 @@ def test_a_figure_is_drawn_for_a_page_and_for_a_phone(tmp_path: Path):
         widths.append(figure.get_figwidth())
         return figure
 
-    found = page.figure("x", "X", "", draw, lambda: made.append(1) or "frame")
-    assert made == [1]
+    shown = Shown("x", "{what}", lambda data: made.append(data) or "frame", draw)
+    nothing = Shown("y", "", lambda data: 1 / 0, draw, when=lambda data: data > 7)
+    (found,) = page.show([shown, nothing], 7, what="X {y}")
+    assert (made, found["title"]) == ([7], "X {y}")
     assert widths == [drawing.WIDTH, drawing.NARROW]
     page.add("one", "One", [found])
     html = page.render()

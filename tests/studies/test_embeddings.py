@@ -29,7 +29,7 @@ def test_neighbours_are_the_nearest_of_other_levels():
 
 def test_labels_are_made_where_there_are_none(tmp_path: Path):
     results = Results([reports.make_sweep(tmp_path / "runs", n_seeds=1)])
-    dataset = results.of("dataset")[0]
+    dataset = results.of_kind("dataset")[0]
     given = embeddings.draw_sample(dataset, results.labels_of(dataset, "reward"), 50)
     assert given.n_bins == 3
     computed = embeddings.draw_sample(dataset, None, 50)

@@ -27,9 +27,12 @@ from gsf.core.options import (
     above,
     between,
 )
+from gsf.core.schema import TEXT
+from gsf.core.stage import Kind
 from gsf.data.recording import MOST_LEVELS
 from gsf.suites import RestorableEnv, facts_of, find_game, make_env, name_game
 
+POLICY, RECORDING = (Kind(name, begun=({"game": TEXT},)) for name in ("policy", "recording"))
 PUBLISHED: dict[str, Any] = {
     "n_envs": 64,
     "encoder": "impala",

@@ -1,8 +1,8 @@
 """gsf's own code as an input of what it makes: whoever edits it in place gets no stale results.
 
 Of every module that decides an output, and of what it imports from gsf, a digest of what is run:
-comments, docstrings and layout do not count. `gsf.core` decides no number and is left out. Of
-`gsf.equations` only the formulas that are used count, each with those it uses itself.
+comments, docstrings, layout and colours do not count. `gsf.core` decides no number and is left out.
+Of `gsf.equations` only the formulas that are used count, each with those it uses itself.
 """
 
 import ast
@@ -17,7 +17,7 @@ from gsf.core.files import digest
 from gsf.core.registry import SOURCE
 
 ROOT = Path(__file__).parents[1]
-_APART = ("gsf.core", "gsf.suites", "gsf.cli")  # files, options, games: none of them decides
+_APART = ("gsf.core", "gsf.suites", "gsf.cli", "gsf.learn.looks")  # none of them decides
 _BY_NAME = "gsf.equations"  # one pure function each
 
 
@@ -66,6 +66,8 @@ def _read(source: bytes, function: str) -> tuple[str, list[str]]:
     """The digest of a file's code, or of one function in it, and what of gsf that imports."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            node.body = [x for x in node.body if not _is_colour(x)]
         if isinstance(getattr(node, "body", None), list):
             node.body = [x for x in node.body if not _is_text(x)]  # type: ignore[attr-defined]
     if function:
@@ -86,6 +88,12 @@ def _defines(node: ast.stmt) -> set[str]:
     if isinstance(node, ast.Assign | ast.AnnAssign):
         return {x.id for x in ast.walk(node) if isinstance(x, ast.Name)}
     return set()
+
+
+def _is_colour(node: ast.stmt) -> bool:
+    """The one that figures show a base or a loss in."""
+    targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
+    return getattr(targets[0], "id", "") == "colour"
 
 
 def _is_text(node: ast.stmt) -> bool:

@@ -1,6 +1,6 @@
 """How many cores this process may use, and how its threads wait for each other.
 
-Both have to be said before torch is loaded, which reads them once: `import gsf` does.
+Torch reads both once, when it is loaded: the command line and the names of `gsf` say them before.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ SPIN_COUNT = 1_000
 
 
 def be_a_good_neighbour() -> None:
-    """Threads for the cores there are, which sleep when they wait. What the user has set stays."""
+    """As many threads as cores, which sleep while they wait. What the user has set stays."""
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ["OMP_WAIT_POLICY"] = "passive"
         os.environ.setdefault("GOMP_SPINCOUNT", str(SPIN_COUNT))
@@ -23,7 +23,8 @@ def be_a_good_neighbour() -> None:
 
 
 def threads() -> int:
-    """This process's share: what OMP_NUM_THREADS says, which a sweep divides among its workers."""
+    """How many this process shall use: OMP_NUM_THREADS, which a sweep sets for its workers, or one
+    per core."""
     said = os.environ.get("OMP_NUM_THREADS", "")
     return int(said) if said.isdecimal() and int(said) else usable_cores()
 

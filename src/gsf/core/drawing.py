@@ -1,7 +1,6 @@
-"""How every figure looks: style, the methods' order, colours and markers, files.
+"""How every figure looks: style, width, panels, files.
 
-Methods have the same place, colour and marker in all figures, told apart by colour-blind readers
-too. Matplotlib is imported by what draws.
+How a method looks is in learn/looks.py. Matplotlib is imported by what draws.
 """
 
 import contextlib
@@ -9,13 +8,12 @@ import functools
 import io
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from gsf.core.files import digest, write_atomic
-from gsf.core.variants import by_number, split_variant
+from gsf.core.files import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,57 +39,10 @@ STYLE: Any = {
 WIDTH = 7.0  # inches, a printed page's text
 NARROW = 3.2  # inches, a phone's screen, so that letters keep their size
 _widest = ContextVar("widest", default=WIDTH)
+DOTTED: Any = {"color": "black", "linestyle": ":", "linewidth": 1}  # where nothing differs
 BLUE, ORANGE, GREY = "#3e2c8b", "#d55e00", "#9a9a9a"
 
-# In the order of every result. Smallest difference of two under deutan and protan vision: 0.107
-# in OKLab (see the test).
-_COLOURS = {
-    "random": "#9a9a9a",
-    "behaviour": "#000000",
-    "bc": "#36aae8",
-    "cql": "#3e2c8b",
-    "curl": "#5cd9dd",
-    "ctrl": "#93e08e",
-    "deepmdp": "#c5aa16",
-    "vpn": "#8268ed",
-    "cssc": "#4d114b",
-    "pse": "#a240aa",
-    "gsf-reward": "#d55e00",
-    "gsf-successor": "#513a12",
-    "gsf-action": "#a14056",
-}
-_SPARE = (
-    *("#2e7d5b", "#e8a0b8", "#6b7f1e", "#1f5f8b", "#f0b27a", "#b3273b"),
-    *("#7fb2a8", "#8c6d46", "#5b6bb5", "#c77fd6", "#404b52"),
-)
-_MARKERS = "os^vDPX*<>phd8H"
 P = ParamSpec("P")
-
-
-def in_order(methods: Iterable[str]) -> list[str]:
-    """References, baselines in the paper's order, new methods, GSF; variants behind their own."""
-    known = {name: i for i, name in enumerate(_COLOURS)}
-
-    def place(method: str) -> tuple[object, ...]:
-        plain, _ = split_variant(method)
-        return plain.startswith("gsf"), known.get(plain, len(known)), by_number(method)
-
-    return sorted(set(methods), key=place)
-
-
-def colour(method: str) -> str:
-    """A new method's colour follows from its name, whatever else is in the figure."""
-    return _COLOURS.get(method) or _SPARE[_number(method) % len(_SPARE)]
-
-
-def marker(method: str) -> str:
-    known = list(_COLOURS)
-    place = known.index(method) if method in _COLOURS else _number(method) // len(_SPARE)
-    return _MARKERS[place % len(_MARKERS)]
-
-
-def _number(name: str) -> int:
-    return int(digest(name), 16)
 
 
 def styled(draw: Callable[P, "Figure"]) -> Callable[P, "Figure"]:
@@ -122,7 +73,7 @@ def is_narrow() -> bool:
 
 
 def new_figure(height: float, note: str = "", width: float = WIDTH) -> "Figure":
-    """An empty figure with where its numbers are from below."""
+    """An empty figure. Below it stands the note: where its numbers are from."""
     from matplotlib.figure import Figure
 
     width = min(width, _widest.get())
@@ -135,7 +86,7 @@ def new_figure(height: float, note: str = "", width: float = WIDTH) -> "Figure":
 
 
 def wrapped(words: str) -> str:
-    """In as many lines as the figure's width asks for."""
+    """The words in lines that fit into the figure's width."""
     return textwrap.fill(words, int(11 * _widest.get()))
 
 
@@ -149,9 +100,17 @@ def in_a_row(
 
 
 def panels(
-    n: int, row_height: float, columns: int = 4, note: str = "", **options: Any
+    titles: Sequence[str],
+    row_height: float,
+    columns: int = 4,
+    note: str = "",
+    x: str = "",
+    y: str = "",
+    **options: Any,
 ) -> tuple["Figure", list["Axes"], list["Axes"], list["Axes"]]:
-    """A figure with n panels; these, those in the left column and the last ones of each column."""
+    """A figure with a panel per title: itself, the panels, those at its left edge, those with none
+    below. `x` and `y` are what stands at the axes along its edges."""
+    n = len(titles)
     columns = min(2 if is_narrow() else columns, max(n, 1))
     rows = math.ceil(n / columns)
     figure = new_figure(0.9 + row_height * rows, note)
@@ -159,9 +118,17 @@ def panels(
     for ax in axes.flat[n:]:
         ax.set_visible(False)
     shown = list(axes.flat[:n])
-    return figure, shown, list(axes[:, 0]), shown[-columns:]
+    for ax, title in zip(shown, titles, strict=True):
+        ax.set_title(title)
+    left, bottom = list(axes[:, 0]), shown[-columns:]
+    for ax in left:
+        ax.set_ylabel(y)
+    for ax in bottom:
+        ax.set_xlabel(x)
+    return figure, shown, left, bottom
 
 
+# What would differ from one drawing to the next.
 _UNSAID: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
     "svg": {"Date": None, "Creator": None},

@@ -9,11 +9,11 @@ class UserError(Exception):
 
 
 class FoundWrongError(Exception):
-    """What was to be checked is not right, and all is said: exit code 1."""
+    """A check found something wrong and has said what: exit code 1, without another word."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A question with a space behind it, or nothing if no known word is close."""
+    """ "did you mean NAME? ", or "" if no known word is close."""
     words, word = list(known), word.lower()
     slips = [other for other in words if len(word) > 2 and _is_slip(word, other.lower())]
     close = difflib.get_close_matches(word, slips or words, n=1, cutoff=0 if slips else 0.6)
@@ -36,5 +36,5 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def is_closed_pipe(error: BaseException) -> bool:
-    """Who reads what is printed has gone away; rich makes a SystemExit of it."""
+    """Whether whoever read our output (`| head`) has ended; rich makes a SystemExit of that."""
     return BrokenPipeError in (type(error), type(error.__context__))

@@ -1,7 +1,7 @@
 """Files that are whole or not there: written aside and renamed, locked, identified by digests.
 
-Who writes holds a lock of what is written; who gets the lock removes what a killed one has left.
-A folder may be somebody else's: what is written stays inside, and no link in it leads elsewhere.
+A writer holds a lock; whoever gets the lock next removes what a killed writer has left. A folder
+may be somebody else's: what is written stays inside it, no link leads it elsewhere.
 """
 
 import contextlib
@@ -123,9 +123,9 @@ def _is_left_over_whole(path: Path) -> bool:
 
 @contextlib.contextmanager
 def locked(directory: Path, name: str = ".lock", wait: bool = False) -> Iterator[None]:
-    """One writer per directory, or per file of it by `.<file>.lock`, however the process ends.
+    """Inside, no other process writes into the directory, or the file whose `.<file>.lock` it is.
 
-    What a killed writer has left unfinished is removed.
+    The lock ends with the process, however that ends. What a killed writer has left is removed.
     """
     make_folder(directory)
     what = directory if name == ".lock" else directory / name[1:].removesuffix(".lock")
@@ -143,7 +143,7 @@ def locked(directory: Path, name: str = ".lock", wait: bool = False) -> Iterator
 
 
 def clear_locks(path: Path) -> None:
-    """Of an output that is done: its maker may have been killed between its last write and this."""
+    """Removes the locks of a finished output: its maker may have been killed before it did so."""
     for lock in (path / ".lock", path.with_name(f".{path.name}.lock")):
         _remove_abandoned(lock)
 
@@ -160,7 +160,7 @@ def _no_folder(path: Path) -> UserError:
 
 
 def check_place(out: Path) -> None:
-    """Where something is to be written, before hours are spent on it."""
+    """Refuses an `out` that cannot be written, before hours are spent on what is to go there."""
     if out.is_symlink() and not out.exists():
         raise _no_folder(out)
     places = (*([out] if out.is_dir() else []), *out.absolute().parents)
@@ -172,7 +172,8 @@ def check_place(out: Path) -> None:
 
 
 def refuse_links(directory: Path, but: Callable[[Path], bool] = lambda path: False) -> None:
-    """Before writing below a directory that may be a stranger's: no link leads out of it."""
+    """Refuses links that lead out of a directory, which may be a stranger's, before anything is
+    written there."""
     root = os.path.realpath(directory)
     for home, folders, files in os.walk(root):
         for path in (Path(home, name) for name in (*folders, *files)):
@@ -183,7 +184,7 @@ def refuse_links(directory: Path, but: Callable[[Path], bool] = lambda path: Fal
 
 
 def open_own(path: Path, mode: str) -> IO[Any]:
-    """Opens a file to write that is no link, which may lead anywhere."""
+    """Opens a file to write. A link is refused: it may lead anywhere."""
 
     def opener(name: str, flags: int) -> int:
         return _open(Path(name), flags)
@@ -210,13 +211,13 @@ def _no_file(path: Path) -> UserError:
 
 
 def _asides(path: Path) -> list[Path]:
-    """Whatever lies aside to become `path`, of a running process or a killed one."""
+    """Unfinished files that were to become `path`, of a running process or a killed one."""
     name = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]{8}\.partial")
     return [other for other in path.parent.iterdir() if name.fullmatch(other.name)]
 
 
 def _aside_name(path: Path) -> Path:
-    """One that nobody can foresee."""
+    """Nobody can foresee it, and put a link there first."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
 
 
@@ -312,7 +313,7 @@ def _sync_directory(path: Path) -> None:
 
 
 def _encoded(text: bytes | str) -> bytes:
-    """In UTF-8; what it has nothing for, as of names in another code, in Python's words."""
+    """As UTF-8; characters that it cannot hold, as names of files may have, as escapes."""
     return text.encode(errors="backslashreplace") if isinstance(text, str) else text
 
 

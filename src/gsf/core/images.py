@@ -32,7 +32,7 @@ def to_hwc(obs: Array) -> Array:
 
 
 def as_trained(obs: Array, shape: tuple[int, ...]) -> Array:
-    """Images [...,H,W], [...,C,H,W] or [...,H,W,C] as [...,H,W,C], if that is their shape."""
+    """Images [...,H,W], [...,C,H,W] or [...,H,W,C] as [...,H,W,C]; as they are if none fits."""
     height, width, channels = shape
     if obs.shape[-3:] == shape:
         return obs

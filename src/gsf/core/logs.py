@@ -77,14 +77,14 @@ def _start_wandb(directory: Path) -> Any:
             f"--wandb needs Weights & Biases ({error}): pip install 'gsf-rl[wandb]', or leave it "
             "out; metrics.jsonl and TensorBoard have the same numbers."
         ) from None
-    place = directory.resolve()
+    home = directory.resolve()
     with starting():
         return wandb.init(
             project="gsf",
-            name="/".join(place.parts[-3:]),
-            id=digest(str(place)),
+            name="/".join(home.parts[-3:]),
+            id=digest(str(home)),
             resume="allow",
-            dir=str(place),
+            dir=str(home),
             mode=os.environ.get("WANDB_MODE", "offline"),
         )
 
@@ -97,7 +97,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def spell_rate(rate: float, unit: str) -> str:
-    """By the second, or how many seconds one takes."""
+    """12 steps/s, or 4.0 s/step where less than one is done in a second."""
     if rate >= 10:
         return f"{rate:,.0f} {unit}/s"
     if rate >= 1 or rate <= 0:
@@ -113,7 +113,7 @@ LONG_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class Beat:
-    """How far something is, for whoever shows it in our place."""
+    """How far something is, for another process, which shows it."""
 
     what: str
     done: int
@@ -133,7 +133,7 @@ def send_beats(listener: Callable[[Beat], None] | None) -> None:
 
 @dataclass
 class Pace:
-    """How fast something goes, from its first step on: what came before was getting ready."""
+    """How fast something goes. The time before its first step does not count: it got ready then."""
 
     total: int
     _first: tuple[float, int] | None = None  # when, and how far it was

@@ -137,7 +137,7 @@ def inside(low: float, high: float) -> Range:
 
 
 class Some:
-    """Of a tuple: it may not be empty."""
+    """In the type of a tuple: it must not be empty."""
 
 
 Count = Annotated[int, between(1, 10**12)]
@@ -155,7 +155,7 @@ Temperature = Annotated[float, between(10**-3, 10**3)]
 
 
 class Options:
-    """What every stage's options are: checked however they are made."""
+    """Options of a stage. Their values are checked whenever some are made."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -163,7 +163,7 @@ class Options:
 
 @dataclasses.dataclass(frozen=True)
 class CodedOptions(Options):
-    """Of a stage whose output gsf's own code decides (core/code.py)."""
+    """Options of a stage whose output also depends on gsf's own code (core/code.py)."""
 
     accept_code_change: Annotated[Incidental[bool], Group.RARE] = dataclasses.field(
         default=False, kw_only=True
@@ -172,7 +172,7 @@ class CodedOptions(Options):
 
 
 def check(config: Any, where: str = "") -> None:
-    """One sentence if an option is outside of its range; `where`, as in `loss.`, comes before."""
+    """Refuses an option outside of its range; `where` (`loss.`) stands before its name."""
     for name, hint in hints_of(config.__class__).items():
         _check(hint, getattr(config, name), f"--{where}{name}".replace("_", "-"))
 

@@ -7,6 +7,9 @@ A folder is the only list of names there is: to add a thing is to add a file. Wh
 names is never run: a user has to have named the file in this process (`allow`, or any option).
 """
 
+import ast
+import contextlib
+import functools
 import importlib
 import importlib.metadata
 import pkgutil
@@ -41,7 +44,7 @@ class Found(Generic[T]):
     code: str | None = None  # digest of the user's file it came from
 
     def identity(self, role: str) -> dict[str, str]:
-        """An input digest: a user's code may change under one name, gsf's has a version."""
+        """The digest of the user's file, an input of what is made with it; none of gsf's."""
         return {} if self.code is None else {role: self.code}
 
 
@@ -152,8 +155,26 @@ def files_in(folder: Path) -> list[str]:
     return sorted(x.name for x in pkgutil.iter_modules([str(folder)]) if x.name[0] != "_")
 
 
+@functools.cache
+def facts_in(folder: Path) -> dict[str, dict[str, Any]]:
+    """What each thing in a folder says of itself in plain values (`colour = "#3e2c8b"` in its
+    class), without running any of them: for help and reports, which load no torch."""
+    return {name: _facts(folder / f"{name}.py") for name in files_in(folder)}
+
+
+def _facts(file: Path) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    for thing in ast.parse(file.read_bytes()).body if file.is_file() else ():
+        for line in thing.body if isinstance(thing, ast.ClassDef) else ():
+            target = line.targets[0] if isinstance(line, ast.Assign) else getattr(line, "target", 0)
+            if isinstance(target, ast.Name):
+                with contextlib.suppress(ValueError):  # no plain value
+                    facts[target.id] = ast.literal_eval(line.value)  # type: ignore[attr-defined]
+    return facts
+
+
 def named_files() -> list[Path]:
-    """What the user has named in this process, for another process that works for it."""
+    """The user's files, for another process that shall run the same code."""
     same = ((code, path) for code, path in _named.items() if path.is_file())
     return [path for code, path in same if digest_file(path) == code]
 
@@ -171,7 +192,7 @@ def stand_in(word: str, path: Path) -> None:
 
 
 def allow(files: Sequence[Path]) -> None:
-    """The user names files whose code runs, which were trained with, may run again."""
+    """The user names files that something was trained with: their code may run again."""
     for path in files:
         _run(path)
 
@@ -213,13 +234,13 @@ def guarded(act: Callable[[], T], where: str) -> T:
 
 
 def in_short(error: BaseException) -> str:
-    """An error in one line, with that of the user's file it came from."""
+    """An error in one line, and which line of the user's file it came from."""
     said = " ".join(f"{type(error).__name__}: {error}".split())
     return f"{said}; {line}" if (line := users_line(error)) else said
 
 
 def whose(error: BaseException) -> str:
-    """Whose code an error came from, as a sentence to head its traceback; "": no user's."""
+    """A sentence above a traceback: the error came from the user's code; "": it did not."""
     if users_line(error):
         return f"{in_short(error)}, which is code of yours; this is the way there:"
     if files := ", ".join(str(path) for path in named_files()):
@@ -228,7 +249,7 @@ def whose(error: BaseException) -> str:
 
 
 def users_line(error: BaseException) -> str:
-    """The last line of a file that the user has named on the way to an error; "": none."""
+    """Where in the user's files an error arose: the last such line of its traceback; "": none."""
     named = {str(sys.modules[x].__file__) for x in sys.modules if x.startswith(_PREFIX)}
     lines = (x for x in traceback.extract_tb(error.__traceback__) if x.filename in named)
     return "".join(f"line {x.lineno} of {x.filename}" for x in list(lines)[-1:])

@@ -26,7 +26,7 @@ class Stage:
 
     @property
     def kind(self) -> str:
-        """Empty where nothing readable says it; "rows": a returns.csv and no run, as of random."""
+        """ "": no manifest can be read. "rows": a returns.csv without a run, as random play has."""
         return str(self.manifest.get("kind", ""))
 
     @property
@@ -60,7 +60,8 @@ def read_stage(path: Path) -> Stage:
 
 
 def find_stages(paths: Iterable[Path]) -> Iterator[Stage]:
-    """Stages are not entered, what is inside them is theirs; a directory of rows may hold runs."""
+    """Every stage's directory at or below the paths. What lies inside one is its own business;
+    only a directory of rows may hold runs."""
     done: set[Path] = set()
     for path in paths:
         for name, folders, files in os.walk(path):
@@ -80,16 +81,16 @@ class Results:
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._stages = {stage.path: stage for stage in find_stages(paths)}
-        for run in self.of("run"):  # runs trained by hand have data and labels elsewhere
+        for run in self.of_kind("run"):  # runs trained by hand have data and labels elsewhere
             for kind in ("dataset", "labels"):
-                if isinstance(place := run.config.get(kind), str):
-                    named = read_stage(Path(place))  # elsewhere, and only if it is what was used
+                if isinstance(path := run.config.get(kind), str):
+                    named = read_stage(Path(path))  # elsewhere, and only if it is what was used
                     mine = named.kind == kind and named.digest == run.inputs.get(kind)
                     if mine and not self._with_digest(kind, named.digest):
                         self._stages.setdefault(named.path, named)
 
-    def of(self, *kinds: str) -> list[Stage]:
-        """In the order of the kinds."""
+    def of_kind(self, *kinds: str) -> list[Stage]:
+        """All stages of the first kind, then of the next."""
         return [stage for kind in kinds for stage in self._stages.values() if stage.kind == kind]
 
     def dataset_of(self, stage: Stage) -> Stage | None:
@@ -97,19 +98,19 @@ class Results:
         return self._with_digest("dataset", stage.inputs.get("dataset"))
 
     def labels_of(self, dataset: Stage, cumulant: str) -> Stage | None:
-        """Labels of a dataset; if there are several those without a network, not of a variant."""
+        """A dataset's labels. Of several: rather not a variant's, rather made without a network."""
         mine = [
             stage
-            for stage in self.of("labels")
+            for stage in self.of_kind("labels")
             if stage.inputs.get("dataset") == dataset.digest
             and stage.manifest.get("cumulant") == cumulant
         ]
 
-        def place(stage: Stage) -> tuple[bool, bool, Path]:
+        def order(stage: Stage) -> tuple[bool, bool, Path]:
             name = stage.path.name
             return bool(split_variant(name)[1]), "-mc" not in name, stage.path
 
-        return min(mine, key=place, default=None)
+        return min(mine, key=order, default=None)
 
     def game_of(self, stage: Stage) -> str:
         """The game (or name) of what a stage was made of."""
@@ -117,4 +118,4 @@ class Results:
         return str(dataset.manifest.get("name") if dataset else stage.path.parent.name)
 
     def _with_digest(self, kind: str, digest: Any) -> Stage | None:
-        return next((s for s in self.of(kind) if digest and s.digest == digest), None)
+        return next((s for s in self.of_kind(kind) if digest and s.digest == digest), None)

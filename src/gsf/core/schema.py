@@ -56,13 +56,13 @@ class Maybe:
 
 
 def between(low: float, high: float = math.inf, form: Form = int) -> Where:
-    """To infinity: as far as 64 bits go."""
+    """An infinite `high` is the largest number of 64 bits."""
     words = f"at least {low}" if high == math.inf else f"between {low:,} and {high:,}"
     return Where(form, words, lambda x: low <= x <= min(high, 2**63 - 1))
 
 
 def _is_text(text: str) -> bool:
-    """Half of a surrogate pair is none: neither a file nor a terminal takes it."""
+    """Whether it can be written: half of a surrogate pair fits in no file and on no terminal."""
     return text.isascii() or text.encode(errors="ignore").decode() == text
 
 

@@ -22,7 +22,7 @@ KEY, MARK = "checksum", "xxh3:"
 
 @dataclass(frozen=True)
 class Seal:
-    """How the checksum of all that is before it ends a file or a line."""
+    """How a file or a line ends: with the checksum of all that stands before."""
 
     before: bytes
     after: bytes
@@ -138,7 +138,7 @@ def load_checkpoint(path: Path, form: Form = dict) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def fitting(path: Path) -> Iterator[None]:
-    """Around what puts a checkpoint's parts in their places: one that does not fit is named."""
+    """Inside, a checkpoint's parts are put into networks: a file that does not fit is named."""
     try:
         yield
     except (KeyError, IndexError, RuntimeError, ValueError, TypeError, AttributeError) as error:
@@ -150,7 +150,7 @@ def fitting(path: Path) -> Iterator[None]:
 
 
 def check_file(path: Path, expected: str) -> None:
-    """A file whose digest another one, its manifest, holds."""
+    """Refuses a file that is not as its manifest says."""
     if not path.is_file():
         raise UserError(f"{path.parent} lacks {path.name}; make it again.")
     if digest_file(path) != expected:

@@ -9,6 +9,8 @@ and go on, has its manifest from the start and DONE at the end.
 """
 
 import contextlib
+import functools
+import importlib
 import json
 import subprocess
 from collections.abc import Mapping
@@ -22,15 +24,10 @@ from gsf.core.files import check_place, clear_locks, digest, digest_file, is_vac
 from gsf.core.options import Role, roles, to_json
 from gsf.core.schema import (
     ACTIONS,
-    COUNT,
     DIGEST,
     LEVELS,
     N_ACTIONS,
-    NUMBER,
-    POSITIVE,
-    SEED,
     SHAPE,
-    TEXT,
     Form,
     Maybe,
     Where,
@@ -41,19 +38,8 @@ from gsf.core.sealed import KEY, check_file, checked, damaged, read_json, write_
 from gsf.core.version import __version__
 
 MANIFEST, DONE, METRICS = "manifest.json", "DONE", "metrics.jsonl"
-FORMATS = {  # of every kind of directory: a number that goes up when old ones can no longer be read
-    "policy": 2,
-    "recording": 2,
-    "dataset": 2,
-    "gvf": 2,
-    "labels": 2,
-    "run": 3,
-    "tuning": 2,
-    "similar": 2,
-    "report": 2,
-}
-_FILES = {str: DIGEST}
-_PLACE = Where(
+FILES = {str: DIGEST}  # what lies beside a manifest
+WORLD = Where(  # what agents see and do
     {
         "obs_shape": SHAPE,
         "n_actions": N_ACTIONS,
@@ -64,7 +50,7 @@ _PLACE = Where(
     "one with an id for each action",
     lambda x: len(x.get("actions") or range(x["n_actions"])) == x["n_actions"],
 )
-_DONE: Form = {"kind": str, "files": _FILES}
+_DONE: Form = {"kind": str, "files": FILES}
 _MANIFEST: Form = {
     "kind": str,
     "format": int,
@@ -76,64 +62,37 @@ _MANIFEST: Form = {
     "options": {str: object},
     "inputs": {str: str},
 }
-# What a manifest of each kind has beside, from the start or once it is whole.
-_BEGUN: dict[str, Form] = {
-    "run": {
-        "game": TEXT,
-        "method": TEXT,
-        "seed": SEED,
-        "reward_scale": NUMBER,
-        "config": {
-            "dataset": str,
-            "gamma": NUMBER,
-            "head": str,
-            "on": str,
-            "encoder": str,
-            "parts": {str: {str: object}},
-        },
-        "options": {"on": str},
-    },
-    "report": {"files": _FILES},
-    "policy": {"game": TEXT},
-    "recording": {"game": TEXT},
-}
-_WHOLE: dict[str, Form] = {
-    "dataset": {
-        "name": TEXT,
-        "n": POSITIVE,
-        "n_frames": POSITIVE,
-        "episodes": POSITIVE,
-        "mean_return": (None, NUMBER),
-        "regions": [[COUNT]],
-        "files": _FILES,
-    },
-    "gvf": {
-        "cumulant": str,
-        "rank": str,
-        "levels": LEVELS,
-        "n": POSITIVE,
-        "d": POSITIVE,
-        "seeded": bool,
-        "unknown": NUMBER,
-        "files": _FILES,
-        "inputs": {"dataset": str},
-        "config": {"dataset": str, "estimator": str, "gamma": NUMBER, "seed": int},
-    },
-    "labels": {
-        "cumulant": str,
-        "levels": LEVELS,
-        "n": POSITIVE,
-        "n_bins": POSITIVE,
-        "n_labels": POSITIVE,
-        "files": _FILES,
-        "inputs": {"dataset": str},
-        "histogram": [COUNT],
-        "share_ignored": NUMBER,
-        "spearman_time_left": [(None, NUMBER)],
-        "config": {"quantiles": str},
-    },
-    "similar": {"game": TEXT, "files": _FILES},
-}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of output, and what its manifest says beside what all of them say.
+
+    Each stage declares its own in its package's options.py, beside its options.
+    """
+
+    name: str
+    begun: tuple[Form, ...] = ()  # what it says from the start
+    whole: tuple[Form, ...] = ()  # what it says once the output is whole
+    format: int = 2  # goes up when older ones can no longer be read
+    in_words: str = ""  # in a sentence: "a fit". Default: "a" and the name
+    made_by: str = "name another"  # what to do where one is missing
+
+    def __str__(self) -> str:
+        return self.in_words or f"a {self.name}"
+
+    def forms(self, whole: bool) -> tuple[Form, ...]:
+        return self.begun + self.whole * whole
+
+
+@functools.cache
+def kinds() -> dict[str, Kind]:
+    """All that are declared: the packages are the list."""
+    root = Path(__file__).parents[1]
+    packages = sorted(file.parent.name for file in root.glob("*/options.py"))
+    modules = [importlib.import_module(f"gsf.{package}.options") for package in packages]
+    declared = [x for module in modules for x in vars(module).values() if isinstance(x, Kind)]
+    return {kind.name: kind for kind in declared}
 
 
 @dataclass(frozen=True)
@@ -149,7 +108,7 @@ class Identity:
 
     @classmethod
     def of(cls, kind: str, config: Any, inputs: Mapping[str, str], **resolved: Any) -> Self:
-        """`resolved`: what options come to whose spelling does not matter, as in ./mine.py:f."""
+        """`resolved`: values instead of options that can be spelt in many ways (./mine.py:f)."""
         by_role = roles(type(config))
         aside = {name for name, role in by_role.items() if role is not Role.EXTENDABLE}
         options = {name: x for name, x in to_json(config).items() if name not in aside}
@@ -164,8 +123,8 @@ class Identity:
         return _digest(self.kind, self.options, self.inputs, content)
 
     def is_done(self, out: Path) -> bool:
-        """Whether `out` is this output, whole; anything else in its place is refused, and where
-        nothing can be written."""
+        """Whether `out` is this output, whole. Refuses an `out` that is something else, or that
+        cannot be written."""
         manifest = self._found(out)
         if manifest is None or not is_whole(out, manifest) or self._grows(manifest["options"]):
             check_place(out)
@@ -180,14 +139,16 @@ class Identity:
         """The manifest in `out`, of this output or of one that may go on to become it."""
         if not (out / MANIFEST).is_file():
             if not is_vacant(out):
-                raise UserError(f"{out} exists and is not {_a(self.kind)}; choose another --out.")
+                raise UserError(
+                    f"{out} exists and is not {kinds()[self.kind]}; choose another --out."
+                )
             return None
         manifest = read_manifest(out, self.kind, whole=False)
         if difference := self._difference(manifest, is_whole(out, manifest)):
             raise UserError(f"{out} {difference}; remove it or choose another --out.")
         if (changed := self._changed_code(manifest)) and not self.any_code:
             raise UserError(
-                f"{out} holds {_a(self.kind)} made before {changed[0]} was edited; remove it, "
+                f"{out} holds {kinds()[self.kind]} made before {changed[0]} was edited; remove it, "
                 "choose another --out, or add --accept-code-change to keep it and go on."
             )
         return manifest
@@ -199,7 +160,7 @@ class Identity:
         return [x for x in names if is_code(x) and self.inputs.get(x) != made_of.get(x)]
 
     def _difference(self, manifest: Mapping[str, Any], whole: bool) -> str | None:
-        """The most telling one, as the end of a sentence. How long is open until it is whole."""
+        """The most telling one, as the end of a sentence. Until whole, it may become longer."""
         made, made_of = manifest["options"], manifest["inputs"]
         for name, wanted in self.options.items():
             found = made.get(name)
@@ -208,10 +169,10 @@ class Identity:
             )
             if found != wanted and not more:
                 option = name.replace("_", "-")
-                return f"holds {_a(self.kind)} with --{option} {found}, not {wanted}"
+                return f"holds {kinds()[self.kind]} with --{option} {found}, not {wanted}"
         for name in sorted({*self.inputs, *made_of}):
             if not is_code(name) and self.inputs.get(name) != made_of.get(name):
-                return f"holds {_a(self.kind)} made from another {name}"
+                return f"holds {kinds()[self.kind]} made from another {name}"
         return None
 
     def begin(self, out: Path, **facts: Any) -> None:
@@ -233,7 +194,7 @@ class Identity:
         """Writes and returns the manifest; `digest` identifies the output to the next stage."""
         manifest = {
             "kind": self.kind,
-            "format": FORMATS[self.kind],
+            "format": kinds()[self.kind].format,
             "digest": self.digest(content),
             "content": content,
             "gsf": __version__,
@@ -243,40 +204,22 @@ class Identity:
             "inputs": dict(self.inputs),
             **facts,
         }
-        for form in _forms(self.kind, not manifest.get("in_place")):
+        for form in kinds()[self.kind].forms(not manifest.get("in_place")):
             check_facts(directory, json.loads(json.dumps(manifest)), form)
         write_json(directory / MANIFEST, manifest)
         return manifest
 
 
-def check_facts(out: Path, facts: Mapping[str, Any], form: Form = _PLACE) -> None:
+def check_facts(out: Path, facts: Mapping[str, Any], form: Form = WORLD) -> None:
     """Before anything is written: a manifest that could not be read again is refused."""
     if wrong := misfit(facts, form):
         raise UserError(f"{out} cannot be made: {wrong}.")
 
 
-def _forms(kind: str, whole: bool) -> list[Form]:
-    """All that its kind asks of a manifest."""
-    found = [_BEGUN.get(kind, {})] + [_WHOLE.get(kind, {})] * whole
-    return [*found, _PLACE] if kind in ("run", "dataset") else found
-
-
 def _digest(kind: str, options: Any, inputs: Any, content: str | None) -> str:
-    return digest(json.dumps([kind, FORMATS[kind], options, inputs, content], sort_keys=True))
-
-
-_MADE_BY = {
-    "dataset": "`gsf materialise` and `gsf data import` make one",
-    "gvf": "`gsf fit` makes one of a dataset: values of its observations, to be labelled",
-    "labels": "`gsf label` makes them of a fit, which `gsf fit` makes of a dataset",
-    "run": "`gsf train` makes one",
-    "report": "`gsf report` makes one",
-}
-
-
-def _a(kind: str) -> str:
-    """A kind as it stands in a sentence."""
-    return {"gvf": "a fit", "labels": "labels"}.get(kind, f"a {kind}")
+    return digest(
+        json.dumps([kind, kinds()[kind].format, options, inputs, content], sort_keys=True)
+    )
 
 
 def is_whole(directory: Path, manifest: Mapping[str, Any]) -> bool:
@@ -294,9 +237,9 @@ def read_manifest(directory: Path, kind: str, whole: bool = True) -> dict[str, A
     """The manifest of a directory of this kind; with `whole` an unfinished one is refused."""
     directory = Path(directory)
     if not (directory / MANIFEST).is_file():
-        there = f"{directory} is not {_a(kind)}: it has no {MANIFEST}"
+        there = f"{directory} is not {kinds()[kind]}: it has no {MANIFEST}"
         missing = there if directory.exists() else f"there is no {directory}"
-        raise UserError(f"{missing}; {_MADE_BY.get(kind, 'name another')}.")
+        raise UserError(f"{missing}; {kinds()[kind].made_by}.")
     manifest = read_any_manifest(directory, kind)
     if whole and not is_whole(directory, manifest):
         raise UserError(f"{directory} is not finished; give the command that makes it again.")
@@ -311,36 +254,36 @@ def read_any_manifest(directory: Path, wanted: str | None = None) -> dict[str, A
     except UserError:
         _refuse_older(path)
         raise
-    kind = manifest["kind"]
-    if manifest["format"] != FORMATS.get(kind):
-        raise _other_format(path, kind, manifest["format"])
-    own = _digest(kind, manifest["options"], manifest["inputs"], manifest["content"])
+    kind = kinds().get(manifest["kind"])
+    if kind is None or manifest["format"] != kind.format:
+        raise _other_format(path, manifest["kind"], manifest["format"])
+    own = _digest(kind.name, manifest["options"], manifest["inputs"], manifest["content"])
     if own != manifest["digest"]:
         raise damaged(path, "its digest is of something else")
-    if wanted not in (None, kind):
-        more = _MADE_BY.get(str(wanted), "name another")
-        raise UserError(f"{directory} holds {_a(kind)}, not {_a(str(wanted))}; {more}.")
+    if wanted not in (None, kind.name):
+        other = kinds()[str(wanted)]
+        raise UserError(f"{directory} holds {kind}, not {other}; {other.made_by}.")
     whole = not manifest.get("in_place") or (directory / DONE).is_file()
-    for form in _forms(kind, whole):
+    for form in kind.forms(whole):
         checked(path, manifest, form)
     return manifest
 
 
 def _refuse_older(path: Path) -> None:
-    """One from before manifests had a checksum."""
+    """Says so where a manifest is from before they had checksums."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
         said = parse_json(path.read_bytes())
-        if KEY not in said and said["format"] != FORMATS[said["kind"]]:
+        if KEY not in said and said["format"] != kinds()[said["kind"]].format:
             raise _other_format(path, said["kind"], said["format"])
 
 
 def _other_format(path: Path, kind: str, found: Any) -> UserError:
-    known = FORMATS.get(kind, "none of it")
+    known = kinds()[kind].format if kind in kinds() else "none of it"
     return UserError(f"{path.parent} has {kind} format {found}; this gsf reads format {known}.")
 
 
 def check_finished(path: Path) -> None:
-    """A file that grew line by line: once its directory is done, all of it is there."""
+    """Refuses a file that grew line by line and has changed since its directory was done."""
     done = path.with_name(DONE)
     expected = read_json(done, _DONE)["files"] if done.is_file() else {}
     if path.name in expected:

@@ -7,62 +7,23 @@ Memory does not grow with the recording's length. Needs the suite, not torch.
 import itertools
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
-import tyro
 from numpy.typing import NDArray
 
 from gsf.core.errors import UserError
 from gsf.core.logs import console, progress
-from gsf.core.options import Count, Incidental, Input, Options, Seed, Threads, between
 from gsf.core.stage import Identity
+from gsf.data.options import MaterialiseConfig as MaterialiseConfig
 from gsf.data.played import PlayWriter
 from gsf.data.recording import Recording
 from gsf.data.replay import Replay
 from gsf.suites import find_game
-from gsf.suites.looks import Draw, LookKind, named, wardrobe
+from gsf.suites.looks import Draw, named, wardrobe
 
 Mask = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class MaterialiseConfig(Options):
-    """Replay a recording into a dataset of pixels on disk, verifying every checksum."""
-
-    recording: Input[tyro.conf.Positional[str]]
-    """A recording file, or the name of a shipped one (see `gsf data list`)."""
-    out: Incidental[Path]
-    """Directory of the dataset to make."""
-    levels: Count | None = None
-    """Only what was played on the first so many levels of the recording."""
-    transitions: Count | None = None
-    """Only so many (of these levels), of the first env slots over the whole time, so that epsilon
-    keeps its range."""
-    looks: Count | None = None
-    """Draw every episode in one of so many looks, which are then the dataset's contexts
-    (docs/looks.md). What is played stays the same."""
-    look_kind: LookKind = "filters"
-    """--looks: filters (colours, brightness, texture) or skins (Procgen's own pictures)."""
-    views: Annotated[int, between(1, 16)] = 1
-    """--looks: write every state in so many looks; of N rows, row i + N / views has the state of
-    row i."""
-    first_look: Seed = 0
-    """--looks: the first of them; from 1000000 on they are none that anybody trains on."""
-    look_seed: Seed = 0
-    """--looks: of which episode has which look."""
-    actions: Literal["distinct", "all"] = "distinct"  # Deviation: the paper has all 15
-    """What the dataset's actions are: those of the game that differ in what follows, or all of the
-    suite's, of which many may do the same."""
-    threads: Incidental[Threads | None] = None
-    """The env's threads; the result does not depend on it. Default: one per core."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.views > (self.looks or 1):
-            raise UserError(f"--views {self.views} needs as many --looks, or more.")
 
 
 def materialise(config: MaterialiseConfig) -> Path:

@@ -14,6 +14,7 @@ from gsf.core.errors import UserError
 from gsf.core.files import digest, write_atomic
 from gsf.core.sealed import KEY, MARK, damaged, open_table, write_table
 from gsf.evaluation.splits import SPLITS as SPLITS
+from gsf.learn.looks import REFERENCES as REFERENCES
 from gsf.nets.acting import MODES as MODES
 from gsf.suites import known_facts
 
@@ -22,7 +23,6 @@ KEYS = ["game", "method", "seed", "step", "split", "level", "mode"]
 # nats.
 RESULTS = ["return", "length", "completed", "entropy"]
 COLUMNS = [*KEYS, "temperature", *RESULTS]
-REFERENCES = ("random", "behaviour")  # not trained: no grid of seeds, no last step to reach
 IDENTITY = "agent"  # one column more: a digest of what played, so that rows are never mixed up
 # The same however the rows came here, by play or from a file.
 TYPES: dict[str, Any] = dict.fromkeys([*COLUMNS, IDENTITY], str) | {

@@ -22,10 +22,52 @@ from gsf.core.options import (
     StepSize,
     between,
 )
+from gsf.core.schema import COUNT, LEVELS, NUMBER, POSITIVE
+from gsf.core.stage import FILES, Kind
 from gsf.gvf.controls import BY_CHANCE, Source
 from gsf.gvf.cumulants import Rank
 
 Bins = Annotated[int, between(2, 1000)]
+
+GVF = Kind(
+    "gvf",
+    in_words="a fit",
+    made_by="`gsf fit` makes one of a dataset: values of its observations, to be labelled",
+    whole=(
+        {
+            "cumulant": str,
+            "rank": str,
+            "levels": LEVELS,
+            "n": POSITIVE,
+            "d": POSITIVE,
+            "seeded": bool,
+            "unknown": NUMBER,
+            "files": FILES,
+            "inputs": {"dataset": str},
+            "config": {"dataset": str, "estimator": str, "gamma": NUMBER, "seed": int},
+        },
+    ),
+)
+LABELS = Kind(
+    "labels",
+    in_words="labels",
+    made_by="`gsf label` makes them of a fit, which `gsf fit` makes of a dataset",
+    whole=(
+        {
+            "cumulant": str,
+            "levels": LEVELS,
+            "n": POSITIVE,
+            "n_bins": POSITIVE,
+            "n_labels": POSITIVE,
+            "files": FILES,
+            "inputs": {"dataset": str},
+            "histogram": [COUNT],
+            "share_ignored": NUMBER,
+            "spearman_time_left": [(None, NUMBER)],
+            "config": {"quantiles": str},
+        },
+    ),
+)
 
 
 @dataclass(frozen=True)

@@ -28,17 +28,39 @@ from gsf.core.options import (
     check,
     from_json,
 )
-from gsf.core.registry import files_in
+from gsf.core.schema import NUMBER, SEED, TEXT
+from gsf.core.stage import WORLD, Kind
 from gsf.core.variants import LONGEST, directory_name
+from gsf.learn.looks import AUXILIARY, BASES, REFERENCES
 
 if TYPE_CHECKING:
     from gsf.learn.methods import Method
 
-HOME = Path(__file__).parent
-OTHERS = ("random", "behaviour", "pixels", "chance")  # rows of tables that are no runs
-BASES = files_in(HOME / "bases")
-CUMULANTS = files_in(HOME.parent / "gvf" / "cumulants")
-LOSSES = [x for x in files_in(HOME / "losses") if x != "gsf"] + [f"gsf-{x}" for x in CUMULANTS]
+OTHERS = (*REFERENCES, "pixels", "chance")  # rows of tables that are no runs
+
+RUN = Kind(
+    "run",
+    format=3,
+    made_by="`gsf train` makes one",
+    begun=(
+        {
+            "game": TEXT,
+            "method": TEXT,
+            "seed": SEED,
+            "reward_scale": NUMBER,
+            "config": {
+                "dataset": str,
+                "gamma": NUMBER,
+                "head": str,
+                "on": str,
+                "encoder": str,
+                "parts": {str: {str: object}},
+            },
+            "options": {"on": str},
+        },
+        WORLD,
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +70,9 @@ class AgentConfig(Options):
     method: Annotated[
         str,
         tyro.conf.arg(
-            help=f"A base ({', '.join(BASES)}), or an auxiliary loss on one ({', '.join(LOSSES)}); "
-            "your own as file.py:Name, or gsf-file.py:cumulant. Each has options of its own, as "
-            "--cql.alpha: `gsf train --method NAME --help` lists them."
+            help=f"A base ({', '.join(BASES)}), or an auxiliary loss on one "
+            f"({', '.join(AUXILIARY)}); your own as file.py:Name, or gsf-file.py:cumulant. Each has "
+            "options of its own, as --cql.alpha: `gsf train --method NAME --help` lists them."
         ),
     ] = "cql"
     name: str | None = None

@@ -14,71 +14,20 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
-from gsf.core.drawing import (
-    WIDTH,
-    colour,
-    in_a_row,
-    in_order,
-    is_narrow,
-    marker,
-    new_figure,
-    panels,
-    styled,
-    wrapped,
-)
+from gsf.core.drawing import DOTTED, WIDTH, in_a_row, is_narrow, new_figure, panels, styled, wrapped
 from gsf.core.variants import split_variant
-from gsf.evaluation.intervals import intervals_over
 from gsf.evaluation.rows import REFERENCES
+from gsf.learn.looks import colour, in_order, marker
+from gsf.reporting.captions import source
 from gsf.reporting.scores import Array
-from gsf.reporting.stats import DEFAULT, FEW_SEEDS
+from gsf.reporting.stats import DEFAULT
 
 _HALO = [withStroke(linewidth=2.2, foreground="white")]  # black lines stay visible on dark bars
-_NAMES = {"iqm": "IQM"}
 NAMES_OF_REFERENCES = {"random": "random play", "behaviour": "recorded player"}
 
 
-def caveat(frame: pd.DataFrame) -> str:
-    """The warning that belongs to numbers from fewer than three seeds, else nothing."""
-    n_seeds = _seeds(frame)
-    if not n_seeds or min(n_seeds) >= FEW_SEEDS:
-        return ""
-    if max(n_seeds) == 1:
-        return "Only 1 seed: intervals are over levels, they do not show how training runs differ."
-    if min(n_seeds) == 1:
-        return "Intervals of methods with 1 seed do not show how training runs differ."
-    return f"Only {min(n_seeds)} seeds: intervals are too narrow to rank methods by."
-
-
-def describe(frame: pd.DataFrame) -> str:
-    """Where the numbers of a frame are from: split, actions, seeds, games."""
-    if not len(frame):
-        return "no results yet"
-    seeds = sorted({min(_seeds(frame), default=0), max(_seeds(frame), default=0)})
-    parts = [f"{frame['split'].iloc[0]} levels", str(frame["actions"].iloc[0])]
-    parts.append(f"{'-'.join(map(str, seeds))} seed{'s' if seeds != [1] else ''}")
-    n_games = frame["n_games"].max() if "n_games" in frame else frame["game"].nunique()
-    parts.append(f"{n_games} game{'s' if n_games != 1 else ''}")
-    return ", ".join(parts)
-
-
-def _seeds(frame: pd.DataFrame) -> list[int]:
-    if "method" in frame and not frame["method"].isin(REFERENCES).all():
-        frame = frame[~frame["method"].isin(REFERENCES)]
-    return [int(n) for n in frame["n_seeds"]]
-
-
-def over(*frames: pd.DataFrame) -> str:
-    """What the intervals of these frames are over."""
-    return intervals_over([n for frame in frames for n in _seeds(frame)])
-
-
-def _source(*frames: pd.DataFrame, note: str = "") -> str:
-    """What stands below a figure of these frames."""
-    return "; ".join([*dict.fromkeys(map(describe, frames)), note or over(*frames)])
-
-
-def _errors(frame: pd.DataFrame) -> Array:
-    """[2, n] lengths down and up; a percentile interval need not hold its point estimate."""
+def errors(frame: pd.DataFrame) -> Array:
+    """[2, n], how far intervals reach down and up; 0 where one does not hold its own estimate."""
     return np.maximum([frame["value"] - frame["low"], frame["high"] - frame["value"]], 0)
 
 
@@ -91,8 +40,12 @@ def _shown(method: str) -> str:
 
 
 def _n_lines(methods: Sequence[str]) -> int:
-    """That their names take below each other."""
+    """How many lines their names take, one below the other."""
     return sum(1 + _shown(method).count("\n") for method in methods)
+
+
+def _in_words(statistic: str) -> str:
+    return "IQM" if statistic == "iqm" else statistic
 
 
 def in_lines(method: str) -> str:
@@ -130,24 +83,19 @@ def first(returns: pd.DataFrame) -> Figure:
     names = [in_lines(method) for method in methods]
     n_lines = sum(1 + name.count("\n") for name in names)
     height = 0.5 + rows * (0.6 + 0.11 * len(names) + 0.15 * n_lines)
-    figure = new_figure(height, _source(returns), first_width(len(games)))
+    figure = new_figure(height, source(returns), first_width(len(games)))
     grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
     axes = grid.flat[: len(games)]
     for ax in grid.flat[len(games) :]:
         ax.set_visible(False)
     for ax, game in zip(axes, games, strict=True):
         here = returns[returns["game"] == game].set_index("method")
-        for y, method in enumerate(m for m in methods if m in here.index):
-            row, hue = here.loc[method], colour(method)
-            ax.plot([row["low"], row["high"]], [y, y], color=hue, linewidth=5, alpha=0.35)
-            ax.plot(row["value"], y, marker(method), color=hue, markersize=7)
+        _points(ax, here, methods, linewidth=5, alpha=0.35)
         for name, words in NAMES_OF_REFERENCES.items():
             if name in here.index:
                 x = here.loc[name, "value"]
                 ax.axvline(x, color=colour(name), linestyle="--", linewidth=1.2, label=words)
         ax.set_title(game)
-        ax.set_ylim(-0.6, len(methods) - 0.4)
-        ax.grid(axis="y", visible=False)
         _few_ticks(ax, 6 // columns)
     axes[-1].set_xlabel("mean return")
     axes[0].yaxis.set_ticks(range(len(names)), names)
@@ -157,8 +105,20 @@ def first(returns: pd.DataFrame) -> Figure:
     return figure
 
 
+def _points(ax: Axes, frame: pd.DataFrame, methods: Sequence[str], **line: Any) -> None:
+    """A row for each method, also those that are not in the frame: its value on its interval."""
+    for y, method in enumerate(methods):
+        if method in frame.index:
+            row, hue = frame.loc[method], colour(method)
+            ax.plot([row["low"], row["high"]], [y, y], color=hue, **line)
+            ax.plot(row["value"], y, marker(method), color=hue, markersize=6.5, clip_on=False)
+    ax.set_ylim(-0.6, len(methods) - 0.4)
+    ax.grid(axis="y", visible=False)
+
+
 def _few_ticks(ax: Axes, n: int = 3) -> None:
-    """Of a narrow panel: so few numbers that they never touch each other or those beside it."""
+    """In a narrow panel: so few numbers on its axis that they touch neither each other nor those
+    of the panel beside it."""
     ax.xaxis.set_major_locator(MaxNLocator(max(n, 2), prune="upper" if n <= 3 else None))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:z.4g}"))
 
@@ -169,7 +129,7 @@ def intervals(aggregates: pd.DataFrame) -> Figure:
     methods = in_order(aggregates["method"])[::-1]
     statistics = list(dict.fromkeys(aggregates["statistic"]))
     height = 0.9 + 0.24 * _n_lines(methods)
-    figure, axes = in_a_row(len(statistics), height, _source(aggregates), sharey=True)
+    figure, axes = in_a_row(len(statistics), height, source(aggregates), sharey=True)
     for ax, statistic in zip(axes, statistics, strict=True):
         frame = aggregates[aggregates["statistic"] == statistic].set_index("method").loc[methods]
         for y, (method, row) in enumerate(frame.iterrows()):
@@ -177,7 +137,7 @@ def intervals(aggregates: pd.DataFrame) -> Figure:
             line: Any = {"color": "black", "linewidth": 1.2, "path_effects": _HALO}
             ax.plot([row["value"]] * 2, [y - 0.38, y + 0.38], **line)
         ax.use_sticky_edges = False
-        ax.set_title(_NAMES.get(statistic, statistic))
+        ax.set_title(_in_words(statistic))
         ax.grid(axis="y", visible=False)
         ax.set_xlabel(aggregates["unit"].iloc[0])
         _few_ticks(ax)
@@ -194,13 +154,13 @@ def box(ratios: pd.DataFrame) -> Figure:
     dropped = sorted(set(ratios["game"]) - set(usable["game"]))
     note = "one point per run (game and seed), boxes are quartiles, white dots means"
     note += f"; n/a as the baseline is not above 0: {', '.join(dropped)}" if dropped else ""
-    figure = new_figure(0.9 + 0.3 * _n_lines(methods), _source(usable, note=note))
+    figure = new_figure(0.9 + 0.3 * _n_lines(methods), source(usable, note=note))
     ax = figure.subplots()
     values = [usable.loc[usable["method"] == m, "value"].to_numpy() for m in methods]
     if values:
         black: Any = {"medianprops": {"color": "black"}, "showfliers": False, "manage_ticks": False}
-        place: Any = {"positions": range(len(methods)), "widths": 0.6, "orientation": "horizontal"}
-        drawn = ax.boxplot(values, patch_artist=True, **place, **black)
+        layout: Any = {"positions": range(len(methods)), "widths": 0.6, "orientation": "horizontal"}
+        drawn = ax.boxplot(values, patch_artist=True, **layout, **black)
         for patch, method in zip(drawn["boxes"], methods, strict=True):
             patch.set(facecolor=colour(method), alpha=0.6)
     for y, (method, runs) in enumerate(zip(methods, values, strict=True)):
@@ -208,7 +168,7 @@ def box(ratios: pd.DataFrame) -> Figure:
         ax.plot(runs, y + aside, ".", color="black", alpha=0.35, markersize=2.5)
         face = "white" if len(runs) > 1 else colour(method)
         ax.plot(runs.mean(), y, "o", color="black", mfc=face, markersize=6, zorder=4)
-    ax.axvline(1, color="black", linestyle=":", linewidth=1)
+    ax.axvline(1, **DOTTED)
     ax.grid(axis="y", visible=False)
     ax.set_xlabel(ratios["unit"].iloc[0] if len(ratios) else "")
     _methods_on(ax.yaxis, methods)
@@ -221,22 +181,16 @@ def gain_by_gap(gains: pd.DataFrame) -> Figure:
     columns = ["gap", "gap_low", "gap_high"]
     games = gains.groupby("game", observed=True)[columns].first().sort_values("gap")
     below = 0.15 + 0.13 * len(games)
-    figure = new_figure(3.3 + below, _source(gains))
+    figure = new_figure(3.3 + below, source(gains))
     ax, gaps = figure.subplots(2, 1, sharex=True, height_ratios=[2.3, below])
     wide = games["gap_high"].max() - games["gap_low"].min()
     methods = in_order(gains["method"])
-    for place, method in enumerate(methods):
-        mine = gains[gains["method"] == method]
-        ax.errorbar(
-            mine["gap"] + (place - (len(methods) - 1) / 2) * 0.007 * wide,  # beside each other
-            mine["value"],
-            yerr=_errors(mine),
-            fmt=marker(method),
-            color=colour(method),
-            elinewidth=0.8,
-            label=in_lines(method),
-        )
-    ax.axhline(0, color="black", linestyle=":", linewidth=1)
+    for i, method in enumerate(methods):
+        mine, style = gains[gains["method"] == method], {"fmt": marker(method), "elinewidth": 0.8}
+        aside = (i - (len(methods) - 1) / 2) * 0.007 * wide  # methods stand beside each other
+        style |= {"color": colour(method), "label": in_lines(method)}
+        ax.errorbar(mine["gap"] + aside, mine["value"], yerr=errors(mine), **style)
+    ax.axhline(0, **DOTTED)
     ax.set_ylabel(gains["unit"].iloc[0] if len(gains) else "")
     rows = range(len(games))
     gaps.hlines(rows, games["gap_low"], games["gap_high"], color="grey", linewidth=1)
@@ -253,11 +207,10 @@ def by_entropy(runs: pd.DataFrame) -> Figure:
     """One panel per game: return of every run against how random its play was."""
     learnt = runs[~runs["method"].isin(REFERENCES)]
     games, methods = sorted(set(learnt["game"])), in_order(learnt["method"])
-    note = "a point is a run; cross: random play, dashed: its return"
-    said = _source(learnt, note=note)
-    figure, axes, left, bottom = panels(len(games), 1.9, columns=3, note=said)
+    note = source(learnt, note="a point is a run; cross: random play, dashed: its return")
+    words: Any = {"note": note, "x": "entropy (nats)", "y": "return"}
+    figure, axes, *_ = panels(games, 1.9, columns=3, **words)
     for ax, game in zip(axes, games, strict=True):
-        ax.set_title(game)
         here = runs[runs["game"] == game]
         for method in methods:
             mine = here[here["method"] == method]
@@ -267,10 +220,6 @@ def by_entropy(runs: pd.DataFrame) -> Figure:
             ax.axhline(row["value"], color="grey", linestyle="--", linewidth=1, zorder=0)
             ax.plot(row["entropy"], row["value"], "x", color="black", markersize=6)
         _few_ticks(ax)
-    for ax in left:
-        ax.set_ylabel("return")
-    for ax in bottom:
-        ax.set_xlabel("entropy (nats)")
     _legend_beside(figure, axes[0])
     return figure
 
@@ -278,11 +227,11 @@ def by_entropy(runs: pd.DataFrame) -> Figure:
 @styled
 def at_equal_temperatures(gains: pd.DataFrame) -> Figure:
     """Gain of every method on the baseline against the temperature that both draw at."""
-    figure = new_figure(3.2, _source(gains))
+    figure = new_figure(3.2, source(gains))
     ax = figure.subplots()
     _lines(ax, gains, "temperature", "mean", marker="o")
     _legend_beside(figure, ax)
-    ax.axhline(0, color="black", linestyle=":", linewidth=1)
+    ax.axhline(0, **DOTTED)
     ax.set_xticks(sorted(set(gains["temperature"])))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     words = "temperature that all draw their actions at; the higher, the more random"
@@ -310,13 +259,12 @@ def _lines(ax: Axes, frame: pd.DataFrame, x: str, rank: str, **options: Any) -> 
 @styled
 def curves(frame: pd.DataFrame) -> Figure:
     """Learning curves: aggregate score against gradient steps; dashed lines are references."""
-    figure = new_figure(3.4, _source(frame))
+    figure = new_figure(3.4, source(frame))
     ax = figure.subplots()
     if len(frame):
         _lines(ax, frame, "step", "last", marker="o")
         _legend_beside(figure, ax)
-        statistic = str(frame["statistic"].iloc[0])
-        ax.set_ylabel(f"{_NAMES.get(statistic, statistic)} {frame['unit'].iloc[0]}")
+        ax.set_ylabel(f"{_in_words(frame['statistic'].iloc[0])} {frame['unit'].iloc[0]}")
     ax.set_xlabel("gradient steps")
     ax.xaxis.set_major_formatter(EngFormatter(sep=""))
     return figure
@@ -325,7 +273,7 @@ def curves(frame: pd.DataFrame) -> Figure:
 @styled
 def profiles(frame: pd.DataFrame) -> Figure:
     """Performance profiles: share of runs above each score."""
-    figure = new_figure(3.4, _source(frame))
+    figure = new_figure(3.4, source(frame))
     ax = figure.subplots()
     _lines(ax, frame, "threshold", "sum")
     _legend_beside(figure, ax)
@@ -342,12 +290,10 @@ def per_game(seen: pd.DataFrame, unseen: pd.DataFrame) -> Figure:
     learnt = learnt[~learnt["method"].isin(REFERENCES)] if len(learnt) else learnt
     games = sorted(set(learnt["game"]) or {*seen["game"], *unseen["game"]})
     methods = in_order([*seen["method"], *unseen["method"]])[::-1]
-    note = f"filled: {unseen['split'].iloc[0]}, outlined: seen; {_source(unseen, seen)}"
-    figure, axes, left, bottom = panels(
-        len(games), 0.45 + 0.15 * _n_lines(methods), note=note, sharey=True
-    )
+    note = f"filled: {unseen['split'].iloc[0]}, outlined: seen; {source(unseen, seen)}"
+    words: Any = {"note": note, "x": unseen["unit"].iloc[0]}
+    figure, axes, left, _ = panels(games, 0.45 + 0.15 * _n_lines(methods), **words, sharey=True)
     for ax, game in zip(axes, games, strict=True):
-        ax.set_title(game)
         ax.grid(axis="y", visible=False)
         for frame, is_seen in ((seen, True), (unseen, False)):
             here = frame[frame["game"] == game]
@@ -356,15 +302,13 @@ def per_game(seen: pd.DataFrame, unseen: pd.DataFrame) -> Figure:
             face = {"color": "none", "edgecolor": colours} if is_seen else {"color": colours}
             ax.barh(y, here["value"], 0.78 if is_seen else 0.62, **face)
             if not is_seen:
-                bars = ax.errorbar(here["value"], y, xerr=_errors(here), fmt="none", ecolor="black")
+                bars = ax.errorbar(here["value"], y, xerr=errors(here), fmt="none", ecolor="black")
                 for whisker in bars[2]:
                     whisker.set(linewidth=1, path_effects=_HALO)
         ax.axvline(0, color="black", linewidth=0.8)
         _few_ticks(ax)
     for ax in left:
         _methods_on(ax.yaxis, methods, fontsize=6.5)
-    for ax in bottom:
-        ax.set_xlabel(unseen["unit"].iloc[0])
     return figure
 
 
@@ -372,16 +316,11 @@ def per_game(seen: pd.DataFrame, unseen: pd.DataFrame) -> Figure:
 def improvement(frame: pd.DataFrame) -> Figure:
     """Probability that a run of each method beats a run of the baseline."""
     methods = in_order(frame["method"])[::-1]
-    figure = new_figure(0.9 + 0.24 * _n_lines(methods), _source(frame), width=5)
+    figure = new_figure(0.9 + 0.24 * _n_lines(methods), source(frame), width=5)
     ax = figure.subplots()
-    for y, (method, row) in enumerate(frame.set_index("method").loc[methods].iterrows()):
-        ax.plot([row["low"], row["high"]], [y, y], color=colour(str(method)), linewidth=3)
-        point: Any = {"color": colour(str(method)), "markersize": 6, "clip_on": False}
-        ax.plot(row["value"], y, marker(str(method)), **point)
-    ax.axvline(0.5, color="black", linestyle=":", linewidth=1)
+    _points(ax, frame.set_index("method"), methods, linewidth=3)
+    ax.axvline(0.5, **DOTTED)
     ax.set_xlim(-0.02, 1.02)
-    ax.set_ylim(-0.6, len(methods) - 0.4)
-    ax.grid(axis="y", visible=False)
     ax.set_xlabel(f"P(method > {frame['baseline'].iloc[0]})" if len(frame) else "")
     _methods_on(ax.yaxis, methods)
     return figure
@@ -391,20 +330,18 @@ def improvement(frame: pd.DataFrame) -> Figure:
 def ablations(by_option: Mapping[str, pd.DataFrame]) -> Figure:
     """A panel for each of `stats.ablations`; the method as it is is filled."""
     frames = list(by_option.values())
-    figure, axes, left, _ = panels(len(frames), 1.7, note=_source(*frames), sharey=True)
-    for ax, (option, frame) in zip(axes, by_option.items(), strict=True):
+    score = f"{_in_words(frames[0]['statistic'].iloc[0])} {frames[0]['unit'].iloc[0]}"
+    words: Any = {"note": source(*frames), "y": score}
+    figure, axes, *_ = panels([*by_option], 1.7, **words, sharey=True)
+    for ax, frame in zip(axes, frames, strict=True):
         for x, row in enumerate(frame.to_dict("records")):
             hue = colour(row["method"])
             ax.plot([x, x], [row["low"], row["high"]], color=hue)
             face = hue if row["setting"] == DEFAULT else "white"
             ax.plot(x, row["value"], marker(row["method"]), color=hue, mfc=face, markersize=6)
-        ax.set_title(option)
         ax.set_xlim(-0.6, len(frame) - 0.4)
         ax.grid(axis="x", visible=False)
         crowded = max(map(len, frame["setting"])) * len(frame) > 20
         turn = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
         _methods_on(ax.xaxis, list(frame["setting"]), **turn)
-    for ax in left:
-        statistic = str(frames[0]["statistic"].iloc[0])
-        ax.set_ylabel(f"{_NAMES.get(statistic, statistic)} {frames[0]['unit'].iloc[0]}")
     return figure

@@ -1,7 +1,7 @@
 """Evaluation rows of runs, one per (game, method, seed, step, split, level, mode), gathered.
 
-What cannot be used is named instead of failing: a report of 500 runs must not die of one, nor hide
-it. What becomes of the rows is in scores.py.
+Runs that cannot be used are left out and named: one bad run must neither end a report of 500 nor be
+hidden. What becomes of the rows is in scores.py.
 """
 
 import itertools
@@ -96,7 +96,7 @@ def _read(source: Stage, problems: list[str]) -> pd.DataFrame:
 
 
 def _settings(source: Stage) -> dict[str, Any]:
-    """What all seeds of a method share in a game, as far as a run says it."""
+    """Options and code that all seeds of a method must share in a game."""
     if source.kind != "run":
         return {}
     options = source.manifest.get("options", {})

@@ -11,8 +11,10 @@ import pandas as pd
 
 from gsf.evaluation.intervals import intervals_over
 from gsf.evaluation.rows import REFERENCES
+from gsf.learn.looks import learns_from_labels
 from gsf.reporting import stats
-from gsf.reporting.figures import NAMES_OF_REFERENCES, caveat
+from gsf.reporting.captions import caveat
+from gsf.reporting.figures import NAMES_OF_REFERENCES
 from gsf.reporting.scores import Scores, spell
 from gsf.reporting.stats import FEW_SEEDS, Replicates
 
@@ -50,25 +52,25 @@ def _lead(unseen: Replicates, best: str) -> str:
     source, overall = unseen.scores, _overall(unseen)
     trained = [m for m in source.methods if m not in REFERENCES]
     unit = _unit(unseen)
-    place = f"{source.split} levels" + (f" of {source.games[0]}" if len(source.games) == 1 else "")
+    where = f"{source.split} levels" + (f" of {source.games[0]}" if len(source.games) == 1 else "")
     ties = _tied(overall, trained, best)
     one = f"{'an' if unit.startswith('IQM') else 'a'} {unit}"
     if len(trained) == 1:
-        return f"{best} has {one} of {overall[best]} on {place}"
+        return f"{best} has {one} of {overall[best]} on {where}"
     if len(ties) > 1:
         who = f"All {len(ties)} methods" if len(ties) == len(trained) else _join(ties)
-        at = f"{one} of {overall[best]} on {place}"
+        at = f"{one} of {overall[best]} on {where}"
         return f"{who} {'are' if len(ties) == len(trained) else 'lead,'} tied at {at}"
-    return f"{best} has the highest {unit} on {place}: {overall[best]}"
+    return f"{best} has the highest {unit} on {where}: {overall[best]}"
 
 
 def _tied(overall: dict[str, "_Estimate"], trained: Sequence[str], best: str) -> list[str]:
-    """Those with the best's number, as it is written."""
+    """Methods whose number, as it is printed, is the best one's."""
     return [m for m in trained if f"{overall[m].value:z.2f}" == f"{overall[best].value:z.2f}"]
 
 
 def _not_above_random(unseen: Replicates) -> list[str]:
-    """Trained methods whose difference to random play may as well be nothing, or is below it."""
+    """Trained methods whose lead over random play may be nothing, or that are below it."""
     if "random" not in unseen.scores.methods:
         return []
     found = _pick(stats.differences(unseen, "random"), unseen.scores)
@@ -93,7 +95,7 @@ def support(unseen: Replicates, seen: Replicates | None, baseline: str) -> list[
 
 
 def _poor(unseen: Replicates) -> str:
-    """Agents that are worse than no agent at all, or may be, game by game."""
+    """Game by game, methods below random play or not told from it."""
     if "random" not in unseen.scores.returns:
         return ""
     found = stats.differences(unseen, "random")
@@ -137,7 +139,7 @@ def _basis(unseen: Replicates) -> str:
 def _against(unseen: Replicates, baseline: str) -> list[str]:
     """GSF's difference to the baseline: the question the paper asks."""
     found = _pick(stats.differences(unseen, baseline), unseen.scores)
-    methods = [m for m in found if m.startswith("gsf")]
+    methods = [m for m in found if learns_from_labels(m)]
     if not methods:
         return []
     shown = _join([f"{m} {found[m]:+z.2f}" for m in methods])

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from matplotlib.figure import Figure
 from gsf.core import drawing
 from gsf.core.errors import UserError
 from gsf.core.files import write_atomic
+from gsf.learn.looks import colour
 from gsf.reporting import tables
-from gsf.reporting.figures import describe
+from gsf.reporting.captions import describe
 from gsf.reporting.stats import STATISTICS
 
 _CELL = re.compile(r"^(-?[\d.]+|nan)( \[.*\])?$")  # tables.wide: "0.31 [0.20, 0.43]"
@@ -38,12 +40,27 @@ def _said(error: Exception) -> str:
 
 
 def part(kind: str, **facts: Any) -> Part:
-    """Something to show; the template has a macro for every kind."""
+    """Something to show; assets/report.html has a macro for every kind."""
     return {"kind": kind, **facts}
 
 
 def text(words: str, style: str = "") -> Part:
     return part("text", words=words, style=style)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A figure or a table, as a section lists it. {names} in its words are filled in."""
+
+    name: str  # of its files
+    title: str
+    make: Callable[[Any], Any]  # of the section's data a frame, or a tuple of what `draw` takes
+    draw: Callable[..., Figure] | None = None  # None: a table
+    words: str = ""  # a figure's caption, a table's note
+    when: Callable[[Any], Any] = lambda data: True
+    inches: float = drawing.WIDTH
+    index: str = "game"  # of a table: its rows and columns
+    columns: str = "method"
 
 
 class Page:
@@ -60,25 +77,28 @@ class Page:
         if shown := [part for part in parts if part is not None]:
             self.sections.append({"anchor": anchor, "title": title, "parts": shown})
 
-    def figure(
-        self,
-        name: str,
-        title: str,
-        caption: str,
-        draw: Callable[..., Figure],
-        *made: Callable[[], Any],
-        inches: float = drawing.WIDTH,
-    ) -> Part | None:
-        """draw(what is made), also figures/<name>.png and .svg; and once more for phones."""
+    def show(self, listed: Iterable[Shown], data: Any, **names: str) -> Iterator[Part | None]:
+        """Every figure and table that there is something for, made of the section's data."""
+        for shown in listed:
+            if shown.when(data):
+                filled = {x: getattr(shown, x).format(**names) for x in ("title", "words")}
+                one = replace(shown, **filled)
+                yield self._drawn(one, data) if one.draw else self._tabulated(one, data)
+
+    def _drawn(self, shown: Shown, data: Any) -> Part | None:
+        """Also figures/<name>.png and .svg; and drawn once more for phones."""
+        assert shown.draw is not None
         try:
-            frames = [make() for make in made]
-            paths = drawing.save(draw(*frames), self.out / "figures" / name)
+            made = shown.make(data)
+            frames = made if isinstance(made, tuple) else (made,)
+            paths = drawing.save(shown.draw(*frames), self.out / "figures" / shown.name)
             with drawing.narrow():
-                narrow = drawing.rendered(draw(*frames), "svg")
+                narrow = drawing.rendered(shown.draw(*frames), "svg")
         except Exception as error:  # matplotlib refuses some names, such as "$_"
-            self.problems.append(f"Figure left out, {title}: {_said(error)}")
+            self.problems.append(f"Figure left out, {shown.title}: {_said(error)}")
             return None
-        return self._figure(paths, title, caption, inches, data_uri("image/svg+xml", narrow))
+        source = data_uri("image/svg+xml", narrow)
+        return self._figure(paths, shown.title, shown.words, shown.inches, source)
 
     def copy(self, source: Path, name: str, title: str, caption: str) -> Part | None:
         """A figure that another stage has drawn, source.png and source.svg."""
@@ -100,32 +120,26 @@ class Page:
         facts = {"name": name, "title": title, "caption": caption}
         return part("figure", **facts, source=source, narrow=narrow, inches=inches)
 
-    def table(
-        self,
-        name: str,
-        title: str,
-        make: Callable[[], pd.DataFrame],
-        note: str = "",
-        index: str = "game",
-        columns: str = "method",
-    ) -> Part | None:
+    def _tabulated(self, shown: Shown, data: Any) -> Part | None:
         """Also tables/<name>.csv, .md and .tex; nothing if there are no numbers."""
         try:
-            tidy = make()
+            tidy = shown.make(data)
         except UserError as error:
-            self.problems.append(f"Table left out, {title}: {error}")
+            self.problems.append(f"Table left out, {shown.title}: {error}")
             return None
         if not len(tidy):
             return None
-        self._note(tables.write_table(tidy, self.out / "tables" / name, index, columns))
+        shape = shown.index, shown.columns
+        self._note(tables.write_table(tidy, self.out / "tables" / shown.name, *shape))
         described = tidy if "n_games" in tidy else tidy[~tidy["game"].isin(STATISTICS)]
+        note = shown.words
         if "split" in described:
             source = describe(described.dropna(subset=["split"]))
             note = f"{source[0].upper()}{source[1:]}. {note}"
-        note = f"{note} (tables/{name}.csv, .md, .tex)".strip()
+        note = f"{note} (tables/{shown.name}.csv, .md, .tex)".strip()
         methods = [m for m in set(tidy["method"]) if not m.endswith(tables.PAPER)]
-        swatches = {m: drawing.colour(m) for m in methods if m not in ("chance", "pixels")}
-        return table(tables.wide(tidy, index, columns), name, title, note, swatches)
+        swatches = {m: colour(m) for m in methods if m not in ("chance", "pixels")}
+        return table(tables.wide(tidy, *shape), shown.name, shown.title, note, swatches)
 
     def _note(self, paths: Iterable[Path]) -> None:
         self.files += [str(path.relative_to(self.out)) for path in paths]
@@ -139,7 +153,7 @@ class Page:
             self.problems.append(f"{failure} ({_said(error)}).")
 
     def brief(self, words: str) -> str:
-        """Paths below the roots without their beginning, which means nothing to other readers."""
+        """The words with paths shortened: what stands above the results means nothing to others."""
         for root in self.roots:
             words = words.replace(f"{root}/", "").replace(str(root), root.name)
         return words

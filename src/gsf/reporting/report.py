@@ -7,87 +7,31 @@ reported. Same inputs, same bytes. Torch and Procgen are imported late, and only
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pandas as pd
-import tyro
 from rich.markup import escape
 
-from gsf.core.drawing import in_order
 from gsf.core.errors import UserError
 from gsf.core.files import digest, digest_file, is_vacant, locked, write_atomic
 from gsf.core.logs import console
-from gsf.core.options import Count, Group, Options, Seed, Some, between, to_json
+from gsf.core.options import to_json
 from gsf.core.results import Results, Stage
 from gsf.core.stage import DONE, MANIFEST, Identity, read_manifest
-from gsf.nets.acting import Mode
+from gsf.learn.looks import in_order
 from gsf.reporting import headline
 from gsf.reporting.gather import RUN, gather, missing_runs
+from gsf.reporting.options import ReportConfig as ReportConfig
 from gsf.reporting.page import Page, Part, part, text
+from gsf.reporting.returns import Returns, define_scores, find_returns
 from gsf.reporting.sections.explorer import Runs, explorer
 from gsf.reporting.sections.films import films, play_in
 from gsf.reporting.sections.held_out import gather_held_out, has_held_out, held_out
 from gsf.reporting.sections.held_out import headline as held_out_headline
 from gsf.reporting.sections.made import made
 from gsf.reporting.sections.method import method
-from gsf.reporting.sections.results import (
-    Returns,
-    all_tables,
-    define_scores,
-    find_returns,
-    first_look,
-    results,
-)
-
-
-@dataclass(frozen=True)
-class ReportConfig(Options):
-    """Compare runs: a page that opens without a network, and its figures and tables as files."""
-
-    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], Some()]
-    """Run directories, directories of a `gsf run`, or CSV files of `gsf evaluate`; also those of
-    `gsf collect`, for its learning curve, and of `gsf similar`, for its figure."""
-    out: Path
-    """Directory of the report; one that is there is brought up to date."""
-    split: Literal["unseen", "validation", "seen"] = "unseen"
-    """Levels of the headline, and of every figure and table that does not say another."""
-    mode: Mode = "sampled"
-    """Actions of the headline: drawn at every run's own temperature, at 1, or the best one."""
-    baseline: str = "cql"
-    """What methods are compared with."""
-    replicates: Annotated[int, between(1, 10**6)] = 2000
-    """Bootstrap replicates behind every interval."""
-    videos: Annotated[bool, Group.PICTURE] = True
-    """Film strips of every agent on the same unseen levels; needs Procgen and torch."""
-    video_steps: Annotated[int, between(1, 100_000)] = 256
-    """Steps of play in a film."""
-    env: str | None = None
-    """The Gymnasium environment of yours, as file.py:make, to film agents of your own data in. The
-    file is run."""
-    explorer: bool = True
-    """Neighbours of observations under every method's embedding; needs torch and the dataset."""
-    explorer_sample: Annotated[int, between(1, 10**6)] = 2000
-    """Observations per game that neighbours are looked for among."""
-    games: Annotated[tuple[str, ...], Group.COMPARISON] = ()
-    """Runs expected, games x methods x seeds: those without results are named. Default: as found"""
-    methods: tuple[str, ...] = ()
-    """See --games."""
-    seeds: Count | None = None
-    """See --games: so many seeds, from --first-seed on."""
-    first_seed: Seed = 0
-    """See --seeds."""
-    leave_out: tuple[str, ...] = ()
-    """Methods to leave out, such as one that lacks games: means are over the games all have."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.first_seed and not self.seeds:
-            raise UserError("--first-seed says where --seeds begin; give --seeds, too.")
-        for path in self.runs:
-            if not path.exists():
-                raise UserError(f"there is no {path} to report on.")
+from gsf.reporting.sections.results import all_tables, first_look, results
 
 
 def report(config: ReportConfig) -> Path:
@@ -98,7 +42,7 @@ def report(config: ReportConfig) -> Path:
     _require_report(config.out)
     found = Results(config.runs)
     rows, problems = gather(config.runs)
-    if not len(rows) and not found.of("run"):
+    if not len(rows) and not found.of_kind("run"):
         raise UserError(f"no run found in {', '.join(map(str, config.runs))}. {' '.join(problems)}")
     rows = _without(rows, config.leave_out, problems)
     with locked(config.out):
@@ -122,13 +66,14 @@ def _report(config: ReportConfig, found: Results, rows: pd.DataFrame, problems: 
     Identity.of("report", config, {}).write(config.out, in_place=True, files=stale)
     page = Page(config.out, config.runs)
     page.problems += problems
-    returns = find_returns(rows, config.split, config.mode, config.replicates, page)
+    asked = config.split, config.mode, config.baseline, config.replicates
+    returns = find_returns(rows, *asked, page)
     page.title = _title(returns, found)
     judged = gather_held_out(found, page)
     page.lead = _lead(returns, judged, config.baseline, page)
     if returns is not None:
-        page.add("results", "Results", results(returns, config.baseline, page))
-        page.add("tables", "Tables", all_tables(returns, config.baseline, page))
+        page.add("results", "Results", results(returns, page))
+        page.add("tables", "Tables", all_tables(returns, page))
     page.add("held_out", "Held-out contexts", held_out(judged, page))
     runs = first_runs(found, config.leave_out)
     if config.videos:
@@ -163,7 +108,7 @@ def _finish(config: ReportConfig, found: Results, page: Page, stale: Iterable[st
     for name in set(stale) - set(names):
         if Path(name).parent in (Path("figures"), Path("tables")):
             (config.out / name).unlink(missing_ok=True)
-    inputs = {str(run.path): run.digest for run in found.of("run")}
+    inputs = {str(run.path): run.digest for run in found.of_kind("run")}
     files = {name: digest_file(config.out / name) for name in names}
     identity = Identity.of("report", config, inputs)
     identity.write(config.out, digest(json.dumps(files)), in_place=True, files=files)
@@ -173,7 +118,7 @@ def _finish(config: ReportConfig, found: Results, page: Page, stale: Iterable[st
 def first_runs(found: Results, without: Iterable[str] = ()) -> Runs:
     """Of every game and method the run with the lowest seed that has a checkpoint."""
     first: dict[str, dict[str, Stage]] = {}
-    runs = [run for run in found.of("run") if (run.path / "checkpoint.pt").is_file()]
+    runs = [run for run in found.of_kind("run") if (run.path / "checkpoint.pt").is_file()]
     complete = [run for run in runs if set(RUN) <= set(run.manifest)]
     wanted = [run for run in complete if run.manifest["method"] not in without]
     for run in sorted(wanted, key=lambda run: (run.manifest["seed"], run.path)):
@@ -191,7 +136,7 @@ def _shown(config: ReportConfig) -> dict[str, Any]:
 
 
 def _title(returns: Returns | None, found: Results) -> str:
-    of_runs = sorted({str(run.manifest.get("game")) for run in found.of("run")})
+    of_runs = sorted({str(run.manifest.get("game")) for run in found.of_kind("run")})
     games = returns.main.scores.games if returns else of_runs
     shown = ", ".join(games) if len(games) <= 4 else f"{len(games)} games"
     return f"gsf report: {shown}" if shown else "gsf report"
@@ -209,7 +154,7 @@ def _lead(returns: Returns | None, judged: pd.DataFrame, baseline: str, page: Pa
         return [text(waiting, "headline")]
     parts = [text(headline.headline(returns.main), "headline")]
     with page.attempt("no first figure"):
-        parts += [x for x in [first_look(returns, page)] if x]
+        parts += [x for x in first_look(returns, page) if x]
     if warning := headline.warning(returns.main):
         parts.append(text(warning, "warning"))
     parts += [text(x) for x in headline.support(returns.main, returns.seen, baseline)]
@@ -221,7 +166,7 @@ def _unplayed(rows: pd.DataFrame, found: Results) -> list[str]:
     n_steps = rows.groupby(RUN, observed=True)["step"].nunique().to_dict()
     waiting = [
         run
-        for run in found.of("run")
+        for run in found.of_kind("run")
         if n_steps.get(tuple(run.manifest.get(name) for name in RUN)) == 1
         and len(list((run.path / "checkpoints").glob("step_*.pt"))) > 1
     ]

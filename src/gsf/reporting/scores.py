@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gsf.core.drawing import in_order
 from gsf.core.errors import UserError
 from gsf.evaluation.rows import MODES, REFERENCES
+from gsf.learn.looks import in_order
 from gsf.reporting.gather import missing_runs
 from gsf.suites import LEAST_WAY, known_facts
 
@@ -33,12 +33,12 @@ class Scores:
     returns: dict[str, dict[str, Array]]  # method -> game -> [seeds, levels]
     seeds: dict[str, dict[str, tuple[int, ...]]]
     steps: dict[str, int]  # game -> gradient steps of its trained runs
-    games: tuple[str, ...]  # that aggregates are over: the ones every trained method has
+    games: tuple[str, ...]  # those that every trained method has: aggregates are over them
     notes: tuple[str, ...]  # what is missing and was left out
-    caveats: tuple[str, ...]  # what is there and was left out all the same
+    caveats: tuple[str, ...]  # what is there and was left out on purpose
     temperatures: dict[str, tuple[float, ...]]  # that actions of each method were drawn at
     entropy: dict[str, dict[str, Array]]  # method -> game -> [seeds]: of the play, in nats
-    weak: frozenset[str]  # games whose player is too near to random play: in no mean over games
+    weak: frozenset[str]  # games left out of means: their player is too near random play
     is_raw: bool = False  # no min-max scores: one game needs none
 
     @property
@@ -207,7 +207,7 @@ def _by_level(
     is_reference = table.index.get_level_values("method").isin(REFERENCES)
     voting = played if is_reference.all() else played[~is_reference]
     counts = Counter(row.tobytes() for row in voting)
-    # the levels that most trained runs played; of equally frequent sets the larger
+    # The levels that most trained runs played; if two sets are as frequent, the larger.
     shared = np.frombuffer(max(counts, key=lambda b: (counts[b], sum(b), b)), dtype=bool)
     complete = played[:, shared].all(axis=1)
     for (method, seed), row in zip(table.index[~complete], played[~complete], strict=True):
@@ -226,7 +226,7 @@ def _by_level(
 
 
 def _common_games(games_of: Mapping[str, set[str]]) -> tuple[list[str], list[str]]:
-    """Games that every trained method has; methods with too few games go until one is shared."""
+    """Games that every trained method has; if there is none, methods with few games are dropped."""
     trained = [m for m in games_of if m not in REFERENCES] or list(games_of)
     kept = sorted(trained, key=lambda m: len(games_of[m]), reverse=True)
     while not (common := set.intersection(*(games_of[m] for m in kept))):
@@ -243,9 +243,10 @@ def _common_games(games_of: Mapping[str, set[str]]) -> tuple[list[str], list[str
 
 
 def _weak_games(rows: pd.DataFrame, games: set[str]) -> tuple[set[str], list[str]]:
-    """Those whose recorded player is too near to random play, on the levels it was recorded on.
+    """Games whose recorded player is too near to random play, on the levels it was recorded on.
 
-    None of them, but a caveat, if that is true of all. Judged by enough levels only.
+    If all games are so, none is named, but a caveat. A game is judged only if enough levels of it
+    were played.
     """
     seen = rows[(rows["split"] == "seen") & (rows["mode"] == "sampled")].astype({"game": str})
     players = seen[(seen["method"] == "behaviour") & seen["game"].isin(list(games))]

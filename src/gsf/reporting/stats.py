@@ -55,7 +55,7 @@ class Replicates:
 
 
 def bootstrap(source: Scores, seed: int = 0, n: int = REPLICATES) -> Replicates:
-    """Redraw the levels of each game, the same for all methods, and the seeds of each game, method.
+    """Redraw the levels of each game, alike for all methods, and each method's seeds in each game.
 
     Streams are named after what they draw: a method's interval does not depend on which others
     are compared, and seen, unseen, greedy and sampled redraw the same seeds of a run.
@@ -199,7 +199,7 @@ def differences(replicates: Replicates, baseline: str = "cql") -> pd.DataFrame:
 
 
 def tried_temperatures(rows: pd.DataFrame) -> list[float]:
-    """Those that trained runs played the validation levels at, to choose their own among them."""
+    """At which trained runs played the validation levels, to choose their own among them."""
     tried = rows[(rows["split"] == "validation") & ~rows["method"].isin(REFERENCES)]
     return [t for t in TEMPERATURES if (tried["mode"] == mode_at(t)).any()]
 

@@ -6,16 +6,12 @@ Other people's files are left alone.
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import tyro
 
 from gsf.core.errors import FoundWrongError, UserError
 from gsf.core.files import is_leftover
 from gsf.core.logs import progress, read_metrics
-from gsf.core.options import Options, Threads
 from gsf.core.sealed import KEY, check_file, load_checkpoint, read_json
 from gsf.core.stage import DONE, MANIFEST, is_whole, read_any_manifest
 from gsf.data.frames import verify_frames
@@ -23,22 +19,7 @@ from gsf.data.inspect import verify_recording
 from gsf.data.recording import Recording
 from gsf.data.tiers import find_policy, find_recording
 from gsf.evaluation.rows import read_table
-
-
-@dataclass(frozen=True)
-class VerifyConfig(Options):
-    """Check that what gsf has made is still what it wrote; exit code 1 if anything is not.
-
-    Takes whatever gsf makes: a recording, a dataset, a fit, labels, a run, a policy, a tuning, a
-    report, a file of them, or a directory with all of them.
-    """
-
-    path: tyro.conf.Positional[str]
-    """A file or a directory, or the name of a shipped recording."""
-    replay: bool = False
-    """Also play recordings again and compare every reward, level and pixel; needs their suite."""
-    threads: Threads | None = None
-    """--replay: the env's threads. Default: one per core."""
+from gsf.reporting.options import VerifyConfig as VerifyConfig
 
 
 def verify(config: VerifyConfig) -> None:
@@ -93,7 +74,7 @@ def _checks(path: Path, config: VerifyConfig) -> Iterator[tuple[Path, Check]]:
 
 
 def _listed(folder: Path) -> Iterator[tuple[Path, Check]]:
-    """The files whose checksums a manifest has, if it can be read."""
+    """Files beside a manifest that has their checksums, if it can be read."""
     try:
         manifest = read_any_manifest(folder)
         if not is_whole(folder, manifest):
@@ -132,7 +113,7 @@ def _network(path: Path) -> None:
 
 
 def _policy(path: Path) -> None:
-    from gsf.behaviour.policy import load_policy
+    from gsf.behaviour.policy import load_policy  # which needs torch
 
     load_policy(path)
 

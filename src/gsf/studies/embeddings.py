@@ -2,7 +2,7 @@
 
 The paper's claim, made visible: observations that GSF brings together have the same value quantile
 in their own levels. `agree` is that share among the k nearest; chance is that of any observation of
-another level. Torch is imported late.
+another level. Torch is loaded by what needs it: reports load without.
 """
 
 from dataclasses import dataclass
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from gsf.core.errors import UserError
 from gsf.core.results import Stage
+from gsf.data.dataset import Dataset
 from gsf.evaluation.intervals import mean_over_levels
 
-PIXELS = "pixels"  # a reference that learns nothing: distance of the images themselves
+PIXELS = "pixels"  # in place of a method: distances between the images themselves
 N_BINS = 7  # where there are no labels to say it
 GAMMA = 0.99
 Array = NDArray[Any]
@@ -36,8 +37,6 @@ class Sample:
 
 def draw_sample(dataset: Stage, labels: Stage | None, n: int) -> Sample:
     """Rows drawn evenly over the dataset among those with a label."""
-    from gsf.data.dataset import Dataset
-
     data = Dataset.open(dataset.path)
     label, n_bins = _labels(data, labels)
     known = np.flatnonzero(label >= 0)
@@ -51,7 +50,7 @@ def draw_sample(dataset: Stage, labels: Stage | None, n: int) -> Sample:
     return Sample(obs, level, label, _returns(data, rows), names, n_bins, _chance(level, label))
 
 
-def _labels(data: Any, labels: Stage | None) -> tuple[NDArray[np.int64], int]:
+def _labels(data: Dataset, labels: Stage | None) -> tuple[NDArray[np.int64], int]:
     """Reward labels as they were trained on, else those of the logged return."""
     if labels is not None:
         from gsf.gvf.labels import load_labels
@@ -66,7 +65,7 @@ def _labels(data: Any, labels: Stage | None) -> tuple[NDArray[np.int64], int]:
     return quantile_labels(value, data.level, N_BINS), N_BINS
 
 
-def _returns(data: Any, rows: Array) -> NDArray[np.str_]:
+def _returns(data: Dataset, rows: Array) -> NDArray[np.str_]:
     """Return of each row's episode; "2.5+" where its start or end is not in the data."""
     starts = np.flatnonzero(np.diff(data.episode, prepend=data.episode[0] - 1))
     stops = np.append(starts[1:], len(data.episode)) - 1

@@ -8,6 +8,10 @@ import tyro
 
 from gsf.core.errors import UserError
 from gsf.core.options import Count, Incidental, Input, Options, Seed, Share, Some, above, between
+from gsf.core.schema import TEXT
+from gsf.core.stage import FILES, Kind
+
+SIMILAR = Kind("similar", whole=({"game": TEXT, "files": FILES},))
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gsf.core.drawing import colour, in_order, panels, save, styled
+from gsf.core.drawing import panels, save, styled
 from gsf.core.errors import UserError
 from gsf.core.logs import console, progress
 from gsf.core.results import Results, Stage, read_stage
 from gsf.core.sealed import load_checkpoint, write_table
 from gsf.evaluation.intervals import mean_over_levels
 from gsf.learn.agent import load_agent
+from gsf.learn.looks import colour, in_order
 from gsf.nets.encoders import Z_DIM
 from gsf.nets.heads import Projection
 from gsf.nets.probe import fit_probe
@@ -43,7 +44,7 @@ def probe(config: ProbeConfig) -> Path:
         return probe_looks(config)
     held_out = {str(stage.manifest["name"]): stage for stage in map(_dataset, config.held_out)}
     results = Results(config.runs)
-    runs = [run for run in results.of("run") if run.manifest["game"] in held_out]
+    runs = [run for run in results.of_kind("run") if run.manifest["game"] in held_out]
     if not runs:
         raise UserError("none of the runs is of a game with a --held-out dataset.")
     data = {run.path: _trained_on(run, results, held_out) for run in runs}
@@ -128,7 +129,7 @@ def _probe(run: Stage, samples: tuple[Sample, Sample, Sample], k: int) -> Iterat
 
 
 def _head(run: Stage, n_bins: int) -> Any:
-    """z -> label by what GSF classified its own reward labels with; None if it did not."""
+    """GSF's own classifier of reward labels, z -> label; None if the run has none."""
     weights = load_checkpoint(run.path / "checkpoint.pt").get("aux", {})
     if run.config.get("method") != "gsf-reward" or len(weights.get("w.weight", ())) != n_bins:
         return None
@@ -157,8 +158,9 @@ def draw(frame: pd.DataFrame) -> "Figure":
     note = "mean over runs, lines: range over them; filled: seen levels, open: held out; chance: "
     note += "dotted on seen levels, dashed on held-out ones"
     height = 0.4 + 0.2 * len(methods)
-    figure, axes, left, _ = panels(len(groups), height, columns=3, note=note, sharey=True)
-    for ax, ((game, measure), group) in zip(axes, groups, strict=True):
+    titles = [f"{game}: {measure}" for (game, measure), _ in groups]
+    figure, axes, left, _ = panels(titles, height, columns=3, note=note, sharey=True)
+    for ax, (_, group) in zip(axes, groups, strict=True):
         for (name, levels), runs in group.groupby(["method", "levels"]):
             method = str(name)
             y = methods.index(method) + (0.15 if levels == SEEN else -0.15)
@@ -169,7 +171,6 @@ def draw(frame: pd.DataFrame) -> "Figure":
             ax.axvline(
                 chance, color="black", linestyle=":" if levels == SEEN else "--", linewidth=1
             )
-        ax.set_title(f"{game}: {measure}")
         ax.grid(axis="y", visible=False)
     for ax in left:
         ax.set_yticks(range(len(methods)), methods)

@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Plays:
-    """What was played, slot after slot and take after take, row by row."""
+    """What was played, a row for each step: a slot after the other, a take after the other."""
 
     take: NDArray[np.int64]
     slot: NDArray[np.int64]
@@ -62,8 +62,8 @@ class FitValues:
             slot: (start, stop) for slot, (start, stop) in zip(slots, facts["regions"], strict=True)
         }
 
-    def of(self, take: int, slot: int, n_steps: int) -> NDArray[np.float32]:
-        """NaN for steps that the dataset does not hold."""
+    def in_slot(self, take: int, slot: int, n_steps: int) -> NDArray[np.float32]:
+        """A slot's values, step by step; NaN where the dataset does not hold the step."""
         found = np.full(n_steps, np.nan, np.float32)
         start, stop = self._rows.get((take, slot), (0, 0))
         found[: stop - start] = self._values[start:stop]
@@ -71,7 +71,7 @@ class FitValues:
 
 
 def replay(recording: Recording, policy: Any, values: FitValues | None, gamma: float) -> Plays:
-    """Verified against the recording's checksums on the way."""
+    """Plays a recording again, verified by its checksums on the way."""
     parts = []
     episodes = 0
     with progress("replay", len(recording), "frames") as advance:
@@ -96,10 +96,10 @@ def replay(recording: Recording, policy: Any, values: FitValues | None, gamma: f
                 rows["value"] = (
                     monte_carlo(reward, rows["episode"], ended[0], gamma)[:, 0]
                     if values is None
-                    else values.of(number, slot, take.n_steps)
+                    else values.in_slot(number, slot, take.n_steps)
                 )
-                place = {"take": number, "slot": slot}
-                rows |= {name: np.full(take.n_steps, x) for name, x in place.items()}
+                where = {"take": number, "slot": slot}
+                rows |= {name: np.full(take.n_steps, x) for name, x in where.items()}
                 parts.append(rows | {"step": np.arange(take.n_steps)})
     return Plays(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
 
@@ -111,11 +111,11 @@ def look(recording: Recording, plays: Plays, rows: Iterable[int]) -> tuple[Looke
     """Latent state (bytes) and frame of the rows, by a second replay."""
     states: Looked = {}
     frames: Looked = {}
-    by_place = {(plays.take[r], plays.step[r], plays.slot[r]): r for r in sorted(set(rows))}
+    row_at = {(plays.take[r], plays.step[r], plays.slot[r]): r for r in sorted(set(rows))}
     for number, take in enumerate(recording.takes):
-        steps = sorted({int(step) for t, step, _ in by_place if t == number})
+        steps = sorted({int(step) for t, step, _ in row_at if t == number})
         if steps:
-            _look_at(recording, number, take, steps, by_place, states, frames)
+            _look_at(recording, number, take, steps, row_at, states, frames)
     return states, frames
 
 
@@ -124,7 +124,7 @@ def _look_at(
     number: int,
     take: Take,
     steps: list[int],
-    by_place: dict[tuple[int, int, int], int],
+    row_at: dict[tuple[int, int, int], int],
     states: Looked,
     frames: Looked,
 ) -> None:
@@ -137,7 +137,7 @@ def _look_at(
         if step in asked:
             latent = env.latent_state()
             for slot in range(take.n_envs):
-                if (row := by_place.get((number, step, slot))) is not None:
+                if (row := row_at.get((number, step, slot))) is not None:
                     states[row], frames[row] = latent[slot], obs[slot]
         obs, *_ = env.step(take.actions[step])
     env.close()

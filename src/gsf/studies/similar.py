@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsf.behaviour.policy import load_policy, policy_of
 from gsf.core.drawing import BLUE, ORANGE, new_figure, save, styled
 from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory, digest, digest_file
@@ -43,13 +44,11 @@ class Pair:
 
     @property
     def score(self) -> float:
-        """Far actions, close values, close states; each of the three lies in about [0, 1]."""
+        """High for unlike actions at alike values and states; each of the three is about 0 to 1."""
         return float(self.variation.mean() - self.value_error - (1 - self.cosine.mean()))
 
 
 def similar(config: SimilarConfig) -> Path:
-    from gsf.behaviour.policy import load_policy, policy_of
-
     recording = Recording.load(config.recording)
     chosen = config.policy or policy_of(config.recording)
     if chosen is None:
@@ -252,12 +251,12 @@ def draw(facts: Mapping[str, Any], frames: Sequence[Sequence[NDArray[np.uint8]]]
 
 def _actions(ax: Any, above: Array, below: Array, names: Sequence[str]) -> list[Any]:
     """Both action distributions, the upper segment's upwards, the lower one's downwards."""
-    places = np.arange(len(above))
-    up = ax.bar(places, above, 0.8, color=BLUE)
-    down = ax.bar(places, -below, 0.8, color=ORANGE)
+    at = np.arange(len(above))
+    up = ax.bar(at, above, 0.8, color=BLUE)
+    down = ax.bar(at, -below, 0.8, color=ORANGE)
     ax.axhline(0, color="black", linewidth=0.6)
     ax.set(yticks=[], ylim=(-1, 1))
-    ax.set_xticks(places, names, rotation=90, fontsize=4.5 if len(names) > 9 else 6)
+    ax.set_xticks(at, names, rotation=90, fontsize=4.5 if len(names) > 9 else 6)
     ax.tick_params(axis="x", length=0, pad=1)
     ax.grid(visible=False)
     return [up, down]

@@ -234,7 +234,10 @@ def _connect(ray: Any, address: str) -> None:
         try:
             # Ray's workers import from the folder that is the current one now.
             with _errors_into(complaints), contextlib.chdir(sys.prefix):
-                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+                waiting = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # as here (core/cores.py)
+                same = {"env_vars": {x: os.environ[x] for x in waiting if x in os.environ}}
+                quiet: Any = {"log_to_driver": False, "logging_level": logging.ERROR}
+                ray.init(address=address, runtime_env=same, **quiet)
         except Exception as error:  # of a dozen types
             complaints.seek(0)
             why = _explained(error, complaints.read())

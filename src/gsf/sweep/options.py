@@ -13,13 +13,16 @@ import tyro
 from gsf.core.errors import UserError
 from gsf.core.options import CodedOptions, Count, Group, Some, above, between, from_json, to_json
 from gsf.core.presets import Preset, preset_values
-from gsf.learn.options import BASES, LOSSES
+from gsf.core.stage import Kind
+from gsf.learn.looks import AUXILIARY, BASES
 from gsf.sweep.settings import STAGES, check, parse
 
 if TYPE_CHECKING:
     from gsf.sweep.variants import Variant
 
 MAX_SEEDS = 1_000  # --tune takes the next one
+
+TUNING = Kind("tuning")
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class RunConfig(CodedOptions):
         tuple[str, ...],
         Some(),
         tyro.conf.arg(
-            help=f"Among {', '.join([*BASES, *LOSSES])} (`all` for every one); your own as "
+            help=f"Among {', '.join([*BASES, *AUXILIARY])} (`all` for every one); your own as "
             "file.py:Name, gsf-file.py:cumulant. A variant has settings behind a plus, as in "
             "gsf-reward+label.n_bins=3, and a row of its own."
         ),

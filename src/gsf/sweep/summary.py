@@ -43,10 +43,10 @@ def print_summary(out: Path) -> None:
             Console().print(table)
     found = Results([out])
     _print_held_out(found)
-    unplayed = [run for run in found.of("run") if _is_unplayed(run)]
+    unplayed = [run for run in found.of_kind("run") if _is_unplayed(run)]
     if unplayed:
         _print_training(unplayed)
-    for fit in found.of("gvf"):
+    for fit in found.of_kind("gvf"):
         if said := weakness(fit.path, fit.manifest):
             console.print(f"[yellow]{said}[/]", soft_wrap=True, highlight=False)
     for problem in problems:
@@ -63,7 +63,7 @@ def _is_unplayed(run: Stage) -> bool:
 
 def _print_held_out(found: Results) -> None:
     """What data of other contexts says of the runs' last steps."""
-    parts = [read_held_out(run.path / "held_out.csv") for run in found.of("run")]
+    parts = [read_held_out(run.path / "held_out.csv") for run in found.of_kind("run")]
     parts = [overall(rows[rows["step"] == rows["step"].max()]) for rows in parts if len(rows)]
     if not parts:
         return

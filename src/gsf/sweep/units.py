@@ -13,7 +13,7 @@ from typing import Any
 
 from gsf.core import registry
 from gsf.core.files import atomic_directory, digest, digest_file
-from gsf.core.stage import FORMATS, read_manifest
+from gsf.core.stage import kinds, read_manifest
 from gsf.core.version import __version__
 from gsf.data.recording import Recording
 from gsf.data.tiers import find_recording
@@ -102,7 +102,9 @@ class Units:
         if source.recording:
             chosen = self._config.stage("materialise", recording="", out=Path())
             replayed = Recording.load(source.recording).digest
-            key = digest(json.dumps([FORMATS["dataset"], __version__, repr(chosen), replayed]))
+            key = digest(
+                json.dumps([kinds()["dataset"].format, __version__, repr(chosen), replayed])
+            )
             name = f"inputs/{key}.gsfrec"
             self.inputs[name] = find_recording(source.recording)
             return Recorded(f"dataset-{key}", name, self._config)

@@ -6,7 +6,8 @@ import pytest
 from gsf.core import drawing
 from gsf.reporting import figures
 from gsf.reporting.page import Page
-from gsf.reporting.sections.results import all_tables, find_returns, results
+from gsf.reporting.returns import find_returns
+from gsf.reporting.sections.results import all_tables, results
 from gsf.reporting.tables import paper_games
 from synthetic import table_rows
 
@@ -26,8 +27,8 @@ def test_only_the_papers_games_are_the_papers(
     monkeypatch.setattr(drawing, "rendered", lambda figure, kind: b"<svg/>")
     rows = table_rows({(g, m): [[6.0, 7.0]] * 3 for g in games for m in ("bc", "cql")})
     page = Page(tmp_path, [tmp_path])
-    returns = find_returns(rows, "unseen", "greedy", 50, page)
-    shown = [*results(returns, baseline, page), *all_tables(returns, baseline, page)]
+    returns = find_returns(rows, "unseen", "greedy", baseline, 50, page)
+    shown = [*results(returns, page), *all_tables(returns, page)]
     titles = [part["title"] for part in shown if part]
     assert any("the paper's main figure" in title for title in titles) == is_main
     assert any("beside the paper's numbers" in title for title in titles) == is_beside
@@ -49,8 +50,8 @@ def test_of_one_game_mean_iqm_and_median_are_not_shown_apart(
         for mode in ("greedy", "sampled")
     ]
     page = Page(tmp_path, [tmp_path])
-    returns = find_returns(pd.concat(tables), "unseen", "sampled", 9, page)
-    shown = [*results(returns, "cql", page), *all_tables(returns, "cql", page)]
+    returns = find_returns(pd.concat(tables), "unseen", "sampled", "cql", 9, page)
+    shown = [*results(returns, page), *all_tables(returns, page)]
     by_name = {part["name"]: part for part in shown if part}
     many = len(games) > 1
     assert ({"aggregates", "intervals"} <= set(by_name)) == many
@@ -68,9 +69,9 @@ def test_of_one_game_mean_iqm_and_median_are_not_shown_apart(
 def test_another_split_stands_in_for_one_without_trained_runs(tmp_path: Path):
     page = Page(tmp_path, [tmp_path])
     rows = table_rows({("maze", "random"): [[5.0]]})
-    assert find_returns(rows, "unseen", "greedy", 9, page) is None
+    assert find_returns(rows, "unseen", "greedy", "cql", 9, page) is None
     assert page.problems[0] == "No run has unseen rows with greedy actions."
     seen = table_rows({("maze", "cql"): [[5.0]]}, split="seen")
-    returns = find_returns(seen, "unseen", "greedy", 9, page)
+    returns = find_returns(seen, "unseen", "greedy", "cql", 9, page)
     assert returns.main.scores.split == "seen"
     assert returns.all == [returns.main]

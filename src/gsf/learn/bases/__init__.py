@@ -29,6 +29,7 @@ class Base(nn.Module, ABC):
     """One base algorithm: `loss, info = base(z, context)`, info named without the base's name."""
 
     name: ClassVar[str]
+    colour: ClassVar[str] = ""  # in figures; by default one that follows from the name
     Config: ClassVar[type[Any]]  # a frozen dataclass with a docstring under each field
     # Four trials of `gsf run --tune`: a grid, defaults first, of own options and `train.x`. With an
     # auxiliary loss two values of the first option are tried with two of the loss's.

@@ -14,6 +14,7 @@ from gsf.nets.heads import head
 
 class BC(Base):
     name = "bc"
+    colour = "#36aae8"
 
     @dataclass(frozen=True)
     class Config:

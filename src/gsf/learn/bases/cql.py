@@ -21,6 +21,7 @@ from gsf.nets.runtime import frozen_copy, update_target
 
 class CQL(Base):
     name = "cql"
+    colour = "#3e2c8b"
     tuning: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "alpha": ("1", "4"),
         "train.lr": ("3e-4", "1e-3"),

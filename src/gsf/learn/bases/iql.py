@@ -23,6 +23,7 @@ from gsf.nets.runtime import frozen_copy, update_target
 
 class IQL(Base):
     name = "iql"
+    colour = "#1a1aff"
     tuning: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "beta": ("3", "10"),
         "train.lr": ("3e-4", "1e-3"),

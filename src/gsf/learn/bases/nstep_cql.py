@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 class NStepCQL(CQL):
     name = "nstep_cql"
+    colour = "#732e5c"
     tuning: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "n_steps": ("5", "20"),
         "train.lr": ("3e-4", "1e-3"),

@@ -35,6 +35,7 @@ def best_rows(dataset: Dataset, share: float) -> npt.NDArray[np.int64]:
 
 class TopBC(BC):
     name = "top_bc"
+    colour = "#837b8b"
 
     @dataclass(frozen=True)
     class Config:

@@ -6,7 +6,7 @@ A loss is one file here, holding one `AuxiliaryLoss` named like the file: its hy
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -36,7 +36,8 @@ class AuxiliaryLoss(nn.Module, ABC):
 
     name: ClassVar[str]
     Config: ClassVar[type[Any]]  # a frozen dataclass with a docstring under each field
-    needs: ClassVar[frozenset[str]] = frozenset()  # fields of Spec that must be there
+    colour: ClassVar[str | Mapping[str, str]] = ""  # in figures; of a loss on labels by cumulant
+    needs: ClassVar[Collection[str]] = ()  # fields of Spec that must be there
     released: ClassVar[Released] = Released()
     n_levels: int | None = None  # asks for batches of this many levels; None: any
     encoder_rate: float | None = None  # EMA step of the target encoder; None: as `--target-rate`

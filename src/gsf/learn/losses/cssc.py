@@ -51,6 +51,7 @@ def same_class_contrast(embedding: Tensor, label: Tensor, tau: float) -> tuple[T
 
 class CSSC(AuxiliaryLoss):
     name = "cssc"
+    colour = "#4d114b"
 
     @dataclass(frozen=True)
     class Config:

@@ -77,6 +77,7 @@ class Stretch(nn.Module):
 
 class CTRL(AuxiliaryLoss):
     name = "ctrl"
+    colour = "#93e08e"
     queue: Tensor  # [n_queue,256], v~ of earlier stretches, the newest first
     n_queued: Tensor
 

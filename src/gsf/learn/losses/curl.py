@@ -18,6 +18,7 @@ from gsf.learn.losses import AuxiliaryLoss, Context, Info, Spec
 
 class CURL(AuxiliaryLoss):
     name = "curl"
+    colour = "#5cd9dd"
 
     @dataclass(frozen=True)
     class Config:

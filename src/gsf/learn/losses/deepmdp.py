@@ -20,6 +20,7 @@ from gsf.nets.heads import mlp
 
 class DeepMDP(AuxiliaryLoss):
     name = "deepmdp"
+    colour = "#c5aa16"
     released: ClassVar[Released] = Released(stop_gradient=True)
 
     @dataclass(frozen=True)

@@ -25,7 +25,8 @@ from gsf.nets.heads import Projection
 
 class GSF(AuxiliaryLoss):
     name = "gsf"
-    needs = frozenset({"labels"})
+    colour: ClassVar = {"reward": "#d55e00", "successor": "#513a12", "action": "#a14056"}
+    needs = ("labels",)
     released: ClassVar[Released] = Released(
         base={"cql": {"alpha": 1.0}},
         config={"quantiles": "batch", "frequent_levels": 5, "label_action": "greedy"},

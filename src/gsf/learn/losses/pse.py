@@ -67,6 +67,7 @@ def both_ways(cosine: Tensor, distance: Tensor, tau: float, beta: float) -> Tens
 
 class PSE(AuxiliaryLoss):
     name = "pse"
+    colour = "#a240aa"
 
     @dataclass(frozen=True)
     class Config:

@@ -37,6 +37,7 @@ def masked_huber(prediction: Tensor, target: Tensor, mask: Tensor) -> Tensor:
 
 class VPN(AuxiliaryLoss):
     name = "vpn"
+    colour = "#8268ed"
     released: ClassVar[Released] = Released(stop_gradient=True)
 
     @dataclass(frozen=True)

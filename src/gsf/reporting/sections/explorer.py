@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gsf.core.drawing import colour
 from gsf.core.errors import UserError
 from gsf.core.logs import progress
 from gsf.core.results import Results, Stage
+from gsf.learn.looks import colour
 from gsf.reporting import pictures
-from gsf.reporting.page import Page, Part, part, text
+from gsf.reporting.page import Page, Part, Shown, part, text
 from gsf.studies import embeddings
 from gsf.studies.embeddings import PIXELS, Sample
 
@@ -52,18 +52,8 @@ def explorer(runs: Runs, found: Results, n_sample: int, page: Page) -> list[Part
         "method's embedding z, and under the raw pixels. The frame marks neighbours in the same "
         "value quantile of their own level (1: the lowest values). R is the return of the episode."
     )
-    table = page.table(
-        "agreement",
-        "How often neighbours agree in value quantile",
-        lambda: _agreement(agreement),
-        f"Share of the {K} nearest neighbours from other levels that lie in the same value "
-        f"quantile, over {agreement[0]['n']:,} training observations per game, of the run with the "
-        "lowest seed; brackets: 95 % intervals over levels. chance: any observation of another "
-        "level; pixels: no learning, the images themselves.",
-        index="method",
-        columns="game",
-    )
-    return [text(intro), part("explorer"), table]
+    names = {"k": str(K), "n": f"{agreement[0]['n']:,}"}
+    return [text(intro), part("explorer"), *page.show([AGREEMENT], agreement, **names)]
 
 
 def _agreement(rows: list[dict[str, Any]]) -> pd.DataFrame:
@@ -75,6 +65,19 @@ def _agreement(rows: list[dict[str, Any]]) -> pd.DataFrame:
         mean = frame.groupby("method", as_index=False)["value"].mean()
         frame = pd.concat([frame, mean.assign(game="mean")])
     return frame
+
+
+AGREEMENT = Shown(
+    "agreement",
+    "How often neighbours agree in value quantile",
+    _agreement,
+    words="Share of the {k} nearest neighbours from other levels that lie in the same value "
+    "quantile, over {n} training observations per game, of the run with the lowest seed; "
+    "brackets: 95 % intervals over levels. chance: any observation of another level; "
+    "pixels: no learning, the images themselves.",
+    index="method",
+    columns="game",
+)
 
 
 def explore(
@@ -122,14 +125,14 @@ def explore(
 
 
 def over_levels(level: Array, n: int) -> NDArray[np.int64]:
-    """n places: one of every level, then a second of every level... in an order of no meaning."""
+    """n rows: one of every level, then a second one of every level, and so on, at random."""
     order = np.random.default_rng(1).permutation(len(level))
     turn = pd.Series(level[order]).groupby(level[order]).cumcount()
     return order[np.argsort(turn.to_numpy(), kind="stable")][:n]
 
 
 def _pool(n: int, queries: Array, n_methods: int, limit: int) -> NDArray[np.int64]:
-    """Who may be shown as a neighbour: all, or as many as pictures of them fit."""
+    """Rows that may be shown as neighbours: all, or as many as there is room for pictures."""
     fit = limit // pictures.BYTES
     if len(queries) * (1 + n_methods * K) <= fit or n <= fit:
         return np.arange(n)
@@ -144,7 +147,7 @@ def _for_script(
     agreed: Sequence[float],
     limit: int,
 ) -> dict[str, Any]:
-    """Pictures of those that are shown, and ids among these."""
+    """What the script gets: pictures of all that is shown, and whose neighbours they are."""
     shown = np.unique(np.concatenate([queries, *(x.ravel() for x in neighbours.values())]))
     names = [sample.names[i] for i in sample.level[shown]]
     facts = (names, sample.label[shown].tolist(), sample.returns[shown].tolist())

@@ -1,6 +1,6 @@
 """Section "On unseen levels": film strips of every agent on the same levels, as evaluation plays.
 
-Needs the games and torch, imported late: a report without them says so and goes on.
+Needs the games and torch: a report without them says so and goes on.
 """
 
 import contextlib
@@ -13,9 +13,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gsf.core.drawing import colour
 from gsf.core.logs import progress
 from gsf.core.results import Results, Stage
+from gsf.evaluation.players import Place, can_play, check_fits, find_players
+from gsf.evaluation.rollout import rollout
+from gsf.learn.looks import colour
 from gsf.nets.acting import Mode
 from gsf.reporting import pictures
 from gsf.reporting.page import Page, Part, data_uri, part, text
@@ -103,8 +105,6 @@ def _manner(mode: Mode) -> str:
 
 def play_in(env: str, runs: Runs) -> None:
     """The user's environment, for the games that no suite has."""
-    from gsf.evaluation.players import Place, can_play, check_fits
-
     for game, of_game in runs.items():
         run = next(iter(of_game.values()))
         if not can_play(run.manifest):
@@ -122,13 +122,11 @@ def film(
     limit: int,
 ) -> list[Film]:
     """One film per level, of random play where there is no run. `limit`: bytes of each."""
-    from gsf.evaluation.players import find_players
-
-    place = dataset.path if dataset else None  # it knows the difficulty
+    known = dataset.path if dataset else None  # it says the difficulty
     if run is None:
-        player = find_players("random", game=game, dataset=place)[0]
+        player = find_players("random", game=game, dataset=known)[0]
     else:
-        player = find_players(str(run.path), dataset=place, device="cpu")[0]
+        player = find_players(str(run.path), dataset=known, device="cpu")[0]
     films = []
     for level, (frames, result) in zip(levels, _play(player, levels, mode, max_steps), strict=True):
         chosen = [frames[i] for i in pick(len(frames), limit // pictures.BYTES)]
@@ -140,16 +138,14 @@ def film(
 def pick(n: int, wanted: int) -> list[int]:
     """At least 8 and at most 24 of n frames, evenly, the first and the last among them."""
     n_shown = min(n, max(8, min(wanted, 24)))
-    places: list[int] = np.linspace(0, n - 1, n_shown).round().astype(int).tolist()
-    return places
+    chosen: list[int] = np.linspace(0, n - 1, n_shown).round().astype(int).tolist()
+    return chosen
 
 
 def _play(
     player: Any, levels: Sequence[int], mode: Mode, max_steps: int
 ) -> list[tuple[list[NDArray[np.uint8]], str]]:
     """Frames of the first `max_steps` steps of every level, and how it went."""
-    from gsf.evaluation.rollout import rollout
-
     frames: list[list[NDArray[np.uint8]]] = [[] for _ in levels]
     total, over = np.zeros(len(levels)), [""] * len(levels)
     options: dict[str, Any] = {"difficulty": player.difficulty, "threads": 0}

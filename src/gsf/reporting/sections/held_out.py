@@ -1,18 +1,20 @@
 """Section "Held-out contexts": what logged data of contexts nobody trained on says of every run."""
 
-import functools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from gsf.core.drawing import colour, in_order, is_narrow, marker, new_figure, styled
+from gsf.core.drawing import is_narrow, new_figure, styled
 from gsf.core.results import Results
 from gsf.evaluation.held_out_rows import ANY, OVERALL, QUANTITIES, overall, read_held_out
+from gsf.learn.looks import colour, in_order, marker
 from gsf.nets.acting import explain
-from gsf.reporting.page import Page, Part, text
+from gsf.reporting.figures import errors
+from gsf.reporting.page import Page, Part, Shown, text
 
 _RUN = ["game", "method", "seed", "data"]
 _BETTER = {1: ", higher is better", -1: ", lower is better", 0: ""}
@@ -23,7 +25,7 @@ MOST_CONTEXTS = 60  # in a figure
 def gather_held_out(found: Results, page: Page) -> pd.DataFrame:
     """The rows of every run's last step; what cannot be read is named on the page."""
     parts = []
-    for run in found.of("run"):
+    for run in found.of_kind("run"):
         with page.attempt(f"{run.path}: its held_out.csv is left out"):
             rows = read_held_out(run.path / "held_out.csv")
             last = rows.groupby(_RUN)["step"].transform("max")
@@ -40,7 +42,7 @@ def has_held_out(rows: pd.DataFrame) -> set[str]:
 
 
 def headline(rows: pd.DataFrame) -> str:
-    """Who foretells best what was logged, in one sentence; no return was played."""
+    """One sentence: who predicts the logged actions best. Nothing was played."""
     nll = _over_seeds(overall(rows[rows["quantity"] == "nll"]))
     best = nll.sort_values("value").iloc[0]
     return (
@@ -59,33 +61,11 @@ def held_out(rows: pd.DataFrame, page: Page) -> Iterator[Part | None]:
         "the mean over seeds. How far each number can be trusted: docs/own-data.md."
     )
     for number, ((game, data), part) in enumerate(rows.groupby(["game", "data"], sort=True)):
-        ending = f"_{number}" if number else ""
-        first = part.iloc[0]
-        title = f"{game}: {first['n_contexts']} contexts, {first['n_episodes']:,} episodes held out"
-        tidy = _over_seeds(overall(part)).assign(quantity=_titles)
-        yield page.table(
-            f"held_out{ending}",
-            title,
-            functools.partial(pd.DataFrame, tidy),
-            f"Dataset {data}. Returns are discounted; logged: of who logged the data; "
-            f"{explain(part['mode'])}.",
-            index="quantity",
-        )
-        yield page.figure(
-            f"held_out_contexts{ending}",
-            "Every held-out context",
-            "Each column is a context, in the order of the mean; methods as in the legend.",
-            contexts,
-            functools.partial(_over_seeds, part[part["context"] != OVERALL]),
-        )
-        yield page.figure(
-            f"reliability{ending}",
-            "Reliability",
-            "How often the likeliest action was the logged one, by how likely the agent held it at "
-            "the fitted temperature. On the diagonal a probability can be taken at its word.",
-            functools.partial(reliability, part[part["quantity"] == "reliability"]),
-            inches=4.5,
-        )
+        ending, first = f"_{number}" if number else "", part.iloc[0]
+        names = {"game": str(game), "data": str(data), "modes": explain(part["mode"])}
+        names |= {"n_contexts": first["n_contexts"], "n_episodes": f"{first['n_episodes']:,}"}
+        listed = [replace(shown, name=f"{shown.name}{ending}") for shown in SHOWN]
+        yield from page.show(listed, part, **names)
 
 
 def _titles(tidy: pd.DataFrame) -> list[str]:
@@ -122,18 +102,9 @@ def contexts(rows: pd.DataFrame) -> Figure:
         for i, method in enumerate(methods):
             mine = part[part["method"] == method].set_index("context").reindex(order)
             x = np.arange(len(order)) + (i - (len(methods) - 1) / 2) * 0.6 / len(methods)
-            errors = np.maximum([mine["value"] - mine["low"], mine["high"] - mine["value"]], 0)
-            ax.errorbar(
-                x,
-                mine["value"],
-                errors,
-                fmt=marker(method),
-                color=colour(method),
-                lw=0.8,
-                label=method,
-            )
-        title = _titles(part.iloc[:1])[0]
-        ax.set_title(title)
+            style: Any = {"fmt": marker(method), "color": colour(method), "lw": 0.8}
+            ax.errorbar(x, mine["value"], errors(mine), label=method, **style)
+        ax.set_title(_titles(part.iloc[:1])[0])
         ax.set_xticks(range(len(order)), list(order), rotation=90 if len(order) > 8 else 0)
         ax.tick_params(axis="x", labelsize=6)
     axes[0].legend(ncols=2 if is_narrow() else 4, fontsize=7)
@@ -148,9 +119,35 @@ def reliability(rows: pd.DataFrame) -> Figure:
     for method in in_order(rows["method"]):
         mine = rows[rows["method"] == method]
         mine = mine[mine["seed"] == mine["seed"].min()].sort_values("at")
-        errors = np.maximum([mine["value"] - mine["low"], mine["high"] - mine["value"]], 0)
         style: Any = {"color": colour(method), "marker": marker(method), "lw": 1.2, "label": method}
-        ax.errorbar(mine["at"], mine["value"], errors, elinewidth=0.7, **style)
+        ax.errorbar(mine["at"], mine["value"], errors(mine), elinewidth=0.7, **style)
     ax.set(xlabel="probability of the likeliest action", ylabel="share logged", xlim=(0, 1))
     ax.legend(fontsize=7)
     return figure
+
+
+SHOWN = (
+    Shown(
+        "held_out",
+        "{game}: {n_contexts} contexts, {n_episodes} episodes held out",
+        lambda rows: _over_seeds(overall(rows)).assign(quantity=_titles),
+        words="Dataset {data}. Returns are discounted; logged: of who logged the data; {modes}.",
+        index="quantity",
+    ),
+    Shown(
+        "held_out_contexts",
+        "Every held-out context",
+        lambda rows: _over_seeds(rows[rows["context"] != OVERALL]),
+        contexts,
+        words="Each column is a context, in the order of the mean; methods as in the legend.",
+    ),
+    Shown(
+        "reliability",
+        "Reliability",
+        lambda rows: rows[rows["quantity"] == "reliability"],
+        reliability,
+        words="How often the likeliest action was the logged one, by how likely the agent held it "
+        "at the fitted temperature. On the diagonal a probability can be taken at its word.",
+        inches=4.5,
+    ),
+)

@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 
 from gsf.core.code import is_code
-from gsf.core.drawing import in_order
 from gsf.core.results import Results, Stage
 from gsf.core.variants import split_variant
 from gsf.core.version import __version__
+from gsf.learn.looks import in_order
 from gsf.reporting.page import Page, Part, part, table, text
 
 _PACKAGES = ("torch", "numpy", "procgen-mirror", "rliable", "pandas", "matplotlib")
@@ -35,7 +35,7 @@ def made(found: Results, options: Mapping[str, Any], page: Page) -> Iterator[Par
         except importlib.metadata.PackageNotFoundError:
             versions.append(f"{package} not installed")
     yield text(f"This page: {', '.join(versions)}.")
-    stages = found.of("dataset", "gvf", "labels", "run")
+    stages = found.of_kind("dataset", "gvf", "labels", "run")
     if stages:
         facts = [s.manifest for s in stages]
         by = sorted({f"gsf {x.get('gsf')}, commit {x.get('commit')}" for x in facts})
@@ -64,13 +64,13 @@ def made(found: Results, options: Mapping[str, Any], page: Page) -> Iterator[Par
 
 
 def _first_of_each(found: Results) -> list[Stage]:
-    """One dataset, fit and labels per cumulant and variant, one run per method."""
+    """A dataset, a fit and labels of each cumulant and variant, and a run of each method."""
     first: dict[tuple[str, ...], Stage] = {}
-    for stage in found.of("policy", "dataset", "gvf", "labels"):
+    for stage in found.of_kind("policy", "dataset", "gvf", "labels"):
         _, settings = split_variant(stage.path.name)
         what = stage.kind, str(stage.manifest.get("cumulant", "")), *settings
         first.setdefault(what, stage)
-    runs = {str(run.manifest.get("method")): run for run in reversed(found.of("run"))}
+    runs = {str(run.manifest.get("method")): run for run in reversed(found.of_kind("run"))}
     return [*first.values(), *(runs[method] for method in in_order(runs))]
 
 

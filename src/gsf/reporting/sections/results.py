@@ -1,250 +1,118 @@
-"""Sections "Results" and "Tables": every figure and table of returns."""
+"""Sections "Results" and "Tables": the list of every figure and table of returns."""
 
-import itertools
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pandas as pd
 
 from gsf.core.errors import UserError
-from gsf.evaluation.rows import REFERENCES, SPLITS
+from gsf.evaluation.rows import REFERENCES
 from gsf.reporting import figures, stats, tables
-from gsf.reporting.page import Page, Part, text
-from gsf.reporting.scores import Scores, scores
-from gsf.reporting.stats import STATISTICS, Replicates
+from gsf.reporting.captions import over
+from gsf.reporting.page import Page, Part, Shown
+from gsf.reporting.returns import Returns
+from gsf.reporting.scores import Scores
+from gsf.reporting.stats import STATISTICS
 
+MOST_PANELS = 4  # games whose returns are shown side by side at first
 _OVERALL: Any = {"index": "method", "columns": "statistic"}
 
 
-@dataclass(frozen=True)
-class Returns:
-    """Bootstrapped returns: of the headline, of seen levels, and of the other way to act."""
-
-    rows: pd.DataFrame
-    main: Replicates  # on unseen levels, unless these were not played or others asked for
-    seen: Replicates | None
-    other_mode: Replicates | None
-
-    @property
-    def all(self) -> list[Replicates]:
-        return [x for x in (self.main, self.seen, self.other_mode) if x is not None]
-
-
-def find_returns(
-    rows: pd.DataFrame, split: str, mode: str, replicates: int, page: Page
-) -> Returns | None:
-    """None while there are no rows; another split or mode where those asked for have none."""
-
-    def find(split: str, mode: str) -> Replicates | None:
-        here = rows[(rows["split"] == split) & (rows["mode"] == mode)]
-        if here["method"].isin(REFERENCES).all():  # or none at all
-            return None
-        found = stats.bootstrap(scores(rows, split, mode), n=replicates)
-        return found.raw() if len(found.scores.games) == 1 else found
-
-    for way, place in itertools.product(
-        dict.fromkeys((mode, "sampled", "greedy")), dict.fromkeys((split, *reversed(SPLITS)))
-    ):
-        if (main := find(place, way)) is not None:
-            seen = find("seen", way) if place != "seen" else None
-            other = "sampled" if way == "greedy" else "greedy"
-            return Returns(rows, main, seen, find(place, other))
-        if len(rows):
-            page.problems.append(f"No run has {place} rows with {way} actions.")
-    return None
-
-
-MOST_PANELS = 4  # games whose returns are shown side by side at first
-
-
-def first_look(returns: Returns, page: Page) -> Part | None:
+def first_look(returns: Returns, page: Page) -> Iterator[Part | None]:
     """The one figure at the top: returns of up to four games, of more the aggregate scores."""
-    main, source = returns.main, returns.main.scores
-    by_game = stats.per_game(main, raw=True)
-    by_game = by_game[by_game["game"].isin(source.games)]
-    with_intervals = f"with {figures.over(by_game)}; {source.actions}. More is better"
-    if len(source.games) <= MOST_PANELS:
-        caption = f"Mean return of one episode on each of the {source.split} levels: points, "
-        caption += f"{with_intervals}."
-        inches = figures.first_width(len(source.games))
-        return page.figure("first", "", caption, figures.first, lambda: by_game, inches=inches)
-    overall = stats.aggregates(main)
-    caption = f"IQM {source.unit} over {len(source.games)} games, {source.split} levels, "
-    caption += f"{with_intervals}; every game's returns are below."
-    only = overall[overall["statistic"] == "iqm"]
-    return page.figure("first", "", caption, figures.intervals, lambda: only)
+    by_game = stats.per_game(returns.main, raw=True)
+    by_game = by_game[by_game["game"].isin(returns.source.games)]
+    ending = "with {intervals}; {actions}. More is better"
+    if len(returns.source.games) <= MOST_PANELS:
+        words = f"Mean return of one episode on each of the {{split}} levels: points, {ending}."
+        inches = figures.first_width(len(returns.source.games))
+        shown = Shown("first", "", lambda r: by_game, figures.first, words, inches=inches)
+    else:
+        words = f"IQM {{unit}} over {{n}} games, {{split}} levels, {ending}; every game's returns "
+        shown = Shown("first", "", _iqm, figures.intervals, f"{words}are below.")
+    yield from page.show([shown], returns, intervals=over(by_game), **returns.names)
 
 
-def define_scores(source: Scores) -> Part | None:
-    """What a min-max score is; nothing where returns stay as they are."""
-    if source.ranges is None:
-        return None
-    low = [g for g in source.games if _random_return(source, g) < source.ranges[g][0]]
-    words = "Scores make games comparable: (return - low) / (high - low), by each game's published "
-    words += "range. "
-    shown = [f"{g} {source.ranges[g][0]:g} to {source.ranges[g][1]:g}" for g in source.games]
-    words += f"Ranges: {', '.join(shown)}. "
-    if low:
-        words += "Below 0 is below that range: so is random play, which earns less than the range "
-        words += f"begins with in {', '.join(low)}."
-    return text(words.strip(), "note")
+def results(returns: Returns, page: Page) -> Iterator[Part | None]:
+    of_paper = returns.baseline == "cql" and tables.paper_games() == set(returns.source.games)
+    own = {"whose": ": the paper's main figure" if of_paper else ""}
+    return page.show(RESULTS, returns, **own, **returns.names)
 
 
-def _random_return(source: Scores, game: str) -> float:
-    played = source.returns.get("random", {})
-    return float(source.run_means("random", game).mean()) if game in played else math.inf
+def all_tables(returns: Returns, page: Page) -> Iterator[Part | None]:
+    other, about = returns.other_mode, {"beside": "", "of_paper": ""}
+    if _beside_paper(returns):
+        about["beside"] = ", beside the paper's numbers"
+        about["of_paper"] = "Columns marked (paper) are the paper's table; their mean and median "
+        about["of_paper"] += "are over the games that ours are over. "
+    about["other"] = other.scores.actions if other else ""
+    return page.show(TABLES, returns, **about, **returns.names)
 
 
-def results(returns: Returns, baseline: str, page: Page) -> Iterator[Part | None]:
-    main, seen, source = returns.main, returns.seen, returns.main.scores
-    title = f"Mean return, {source.split} levels"
-    yield page.table("mean_returns", title, lambda: stats.per_game(main, raw=True))
-    if seen is not None:
-        yield page.figure(
-            "per_game",
-            f"Every game, seen and {source.split} levels",
-            f"Mean return on {source.split} levels (filled) and on seen levels (outlined).",
-            figures.per_game,
-            lambda: stats.per_game(seen, raw=True),
-            lambda: stats.per_game(main, raw=True),
-        )
-    if len(source.games) > 1:  # of one game they are its mean return, thrice
-        title = f"Aggregate {source.unit}, {source.split} levels"
-        yield page.table("aggregates", title, lambda: stats.aggregates(main), **_OVERALL)
-        yield page.figure(
-            "intervals",
-            f"Aggregate {source.unit}",
-            "Interquartile mean, mean and median over runs and games: bars are 95 % intervals, the "
-            "line in them the estimate.",
-            figures.intervals,
-            lambda: stats.aggregates(main),
-        )
-    yield from _against(returns, baseline, page)
-    yield from _by_randomness(returns, baseline, page)
-    yield from _by_setting(returns, page)
-    yield page.figure(
-        "profiles",
-        "Performance profiles",
-        "Share of runs above each score.",
-        figures.profiles,
-        lambda: stats.profiles(main),
-    )
-    yield page.figure(
-        "improvement",
-        f"Probability of improvement over {baseline}",
-        f"That a run of the method beats a run of {baseline} in the same game.",
-        figures.improvement,
-        lambda: stats.improvement(main, baseline),
-        inches=5,
-    )
+def _iqm(r: Returns) -> pd.DataFrame:
+    overall = stats.aggregates(r.main)
+    return overall[overall["statistic"] == "iqm"]
 
 
-def _against(returns: Returns, baseline: str, page: Page) -> Iterator[Part | None]:
-    """Every run, and the gap between seen and other levels, beside the baseline's."""
-    main, seen, source = returns.main, returns.seen, returns.main.scores
-    of_paper = baseline == "cql" and tables.paper_games() == set(source.games)
-    yield page.figure(
-        "box",
-        f"Every run against {baseline}" + (": the paper's main figure" if of_paper else ""),
-        f"Return of each run divided by the median {baseline} run of its game.",
-        figures.box,
-        lambda: _ratios(main, baseline),
-    )
-    if seen is not None:
-        yield page.figure(
-            "gap",
-            "Generalization gap",
-            f"{source.unit.capitalize()} on seen minus {source.split} levels, of the same runs.",
-            figures.intervals,
-            lambda: _gap_aggregates(seen, main),
-        )
-        yield page.figure(
-            "gain_by_gap",
-            f"Where a method gains on {baseline}",
-            f"What each method gains on {baseline} in a game, against what {baseline} loses there "
-            f"from seen to {source.split} levels.",
-            figures.gain_by_gap,
-            lambda: _gains(seen, main, baseline),
-        )
+def _is_sampled(r: Returns) -> bool:
+    return r.source.mode != "greedy"
 
 
-def _by_randomness(returns: Returns, baseline: str, page: Page) -> Iterator[Part | None]:
-    source = returns.main.scores
-    if source.mode != "greedy":
-        yield page.figure(
-            "by_entropy",
-            "How good, and how random",
-            f"Return of every run on {source.split} levels against the entropy of its policy. If "
-            "return rises with entropy alone, a method gains by playing more randomly, not better.",
-            figures.by_entropy,
-            lambda: _with_entropy(source),
-        )
-    if len(stats.tried_temperatures(returns.rows)) > 1:
-        yield page.figure(
-            "at_equal_temperatures",
-            "If all draw at the same temperature",
-            f"What each method gains on {baseline} on validation levels, mean over games. Every "
-            "run was tried at all of these temperatures there, to choose its own. Where the order "
-            "of methods changes with the temperature, it is no property of the methods alone.",
-            figures.at_equal_temperatures,
-            lambda: stats.at_equal_temperatures(returns.rows, baseline),
-        )
+def _has_several_temperatures(r: Returns) -> bool:
+    return len(stats.tried_temperatures(r.rows)) > 1
 
 
-def _by_setting(returns: Returns, page: Page) -> Iterator[Part | None]:
-    """What changes along training and with a method's options."""
-    main, source = returns.main, returns.main.scores
-    trained = returns.rows[~returns.rows["method"].isin(REFERENCES)]
-    if trained.loc[trained["split"] == source.split, "step"].nunique() > 1:
-        yield page.figure(
-            "curves",
-            "Learning curves",
-            f"IQM on {source.split} levels of the checkpoints that were kept.",
-            figures.curves,
-            lambda: stats.curves(returns.rows, source.split, source.mode),
-        )
-    if by_option := stats.ablations(main):
-        yield page.figure(
-            "ablations",
-            "One option at a time",
-            f"IQM on {source.split} levels of each method as it is (filled) and of its variants "
-            "that differ in one option. To choose a setting, use --tune or --split validation.",
-            figures.ablations,
-            lambda: by_option,
-        )
+def _has_checkpoints(r: Returns) -> bool:
+    trained = r.rows[~r.rows["method"].isin(REFERENCES) & (r.rows["split"] == r.source.split)]
+    return trained["step"].nunique() > 1
 
 
-def _ratios(main: Replicates, baseline: str) -> pd.DataFrame:
-    ratios = stats.ratios(main, baseline)
+def _beside_paper(r: Returns) -> bool:
+    return r.baseline == "cql" and not tables.paper_games().isdisjoint(r.source.games)
+
+
+def _ratios(r: Returns) -> pd.DataFrame:
+    ratios = stats.ratios(r.main, r.baseline)
     if ratios["value"].isna().all():
-        raise UserError(f"the returns of {baseline} are not above 0 in any game.")
+        raise UserError(f"the returns of {r.baseline} are not above 0 in any game.")
     return ratios
 
 
-def _with_entropy(source: Scores) -> pd.DataFrame:
-    runs = stats.by_entropy(source)
+def _with_entropy(r: Returns) -> pd.DataFrame:
+    runs = stats.by_entropy(r.source)
     if not len(runs) or runs["method"].isin(REFERENCES).all():
         raise UserError("no run's rows have an entropy; evaluate them again.")
     return runs
 
 
-def _gains(seen: Replicates, main: Replicates, baseline: str) -> pd.DataFrame:
-    gains = stats.gain_by_gap(seen, main, baseline)
+def _gains(r: Any) -> pd.DataFrame:
+    gains = stats.gain_by_gap(r.seen, r.main, r.baseline)
     gains = gains[~gains["method"].isin(REFERENCES)]
     if not len(gains):
-        raise UserError(f"no game has another method beside {baseline} on seen and unseen levels.")
+        raise UserError(
+            f"no game has another method beside {r.baseline} on seen and unseen levels."
+        )
     return gains
 
 
-def _gap_aggregates(seen: Replicates, main: Replicates) -> pd.DataFrame:
-    gap = stats.gap(seen, main)
+def _gap_aggregates(r: Any) -> pd.DataFrame:
+    gap = stats.gap(r.seen, r.main)
     gap = gap[gap["game"].isin(STATISTICS)].rename(columns={"game": "statistic"})
     if not len(gap):
-        raise UserError(f"no run has results on both seen and {main.scores.split} levels.")
-    return _once(gap, main.scores).assign(n_games=len(main.scores.games))
+        raise UserError(f"no run has results on both seen and {r.source.split} levels.")
+    return _once(gap, r.source).assign(n_games=len(r.source.games))
+
+
+def _other_mode(r: Any) -> pd.DataFrame:
+    frame = _once(stats.aggregates(r.other_mode), r.other_mode.scores)
+    is_greedy = r.other_mode.scores.mode == "greedy"  # random play has no best action
+    return frame[frame["method"] != "random"] if is_greedy else frame
+
+
+def _relative(r: Returns) -> pd.DataFrame:
+    found = stats.relative(r.main, r.baseline)
+    found = tables.beside_paper(found, r.source.weak) if _beside_paper(r) else found
+    return _once(found, r.source)
 
 
 def _once(tidy: pd.DataFrame, source: Scores) -> pd.DataFrame:
@@ -256,50 +124,172 @@ def _once(tidy: pd.DataFrame, source: Scores) -> pd.DataFrame:
     return tidy[~tidy["game"].isin(STATISTICS)]
 
 
-def all_tables(returns: Returns, baseline: str, page: Page) -> Iterator[Part | None]:
-    main, seen, other = returns.main, returns.seen, returns.other_mode
-    split, unit = main.scores.split, main.scores.unit
-    if other is not None:
-        title = f"{'Aggregate' if len(main.scores.games) > 1 else 'Mean'} {unit}, "
-        title += other.scores.actions
-        frame = _once(stats.aggregates(other), other.scores)
-        if other.scores.mode == "greedy":
-            frame = frame[frame["method"] != "random"]  # it has no best action
-        yield page.table("aggregates_other_mode", title, lambda: frame, **_OVERALL)
-    if unit != "return":
-        title = f"Min-max score, {split} levels"
-        yield page.table("scores", title, lambda: stats.per_game(main))
-    if seen is not None:
-        title = "Mean return, seen levels"
-        yield page.table("mean_returns_seen", title, lambda: stats.per_game(seen, raw=True))
-        title = f"Generalization gap: seen minus {split}, {unit}"
-        yield page.table("gap", title, lambda: _once(stats.gap(seen, main), main.scores))
-    title, note = f"(x - {baseline}) / {baseline}", "n/a: the baseline's interval is not above 0."
-    beside_paper = baseline == "cql" and not tables.paper_games().isdisjoint(main.scores.games)
-    if beside_paper:
-        title += ", beside the paper's numbers"
-        note = "Columns marked (paper) are the paper's table; their mean and median are over the "
-        note += "games that ours are over. n/a: the baseline's interval is not above 0."
+RESULTS = (
+    Shown(
+        "mean_returns", "Mean return, {split} levels", lambda r: stats.per_game(r.main, raw=True)
+    ),
+    Shown(
+        "per_game",
+        "Every game, seen and {split} levels",
+        lambda r: (stats.per_game(r.seen, raw=True), stats.per_game(r.main, raw=True)),
+        figures.per_game,
+        words="Mean return on {split} levels (filled) and on seen levels (outlined).",
+        when=lambda r: r.seen,
+    ),
+    Shown(
+        "aggregates",
+        "Aggregate {unit}, {split} levels",
+        lambda r: stats.aggregates(r.main),
+        when=lambda r: r.several,
+        **_OVERALL,
+    ),
+    Shown(
+        "intervals",
+        "Aggregate {unit}",
+        lambda r: stats.aggregates(r.main),
+        figures.intervals,
+        words="Interquartile mean, mean and median over runs and games: bars are 95 % "
+        "intervals, the line in them the estimate.",
+        when=lambda r: r.several,
+    ),
+    Shown(
+        "box",
+        "Every run against {baseline}{whose}",
+        _ratios,
+        figures.box,
+        words="Return of each run divided by the median {baseline} run of its game.",
+    ),
+    Shown(
+        "gap",
+        "Generalization gap",
+        _gap_aggregates,
+        figures.intervals,
+        words="{Unit} on seen minus {split} levels, of the same runs.",
+        when=lambda r: r.seen,
+    ),
+    Shown(
+        "gain_by_gap",
+        "Where a method gains on {baseline}",
+        _gains,
+        figures.gain_by_gap,
+        words="What each method gains on {baseline} in a game, against what {baseline} loses "
+        "there from seen to {split} levels.",
+        when=lambda r: r.seen,
+    ),
+    Shown(
+        "by_entropy",
+        "How good, and how random",
+        _with_entropy,
+        figures.by_entropy,
+        words="Return of every run on {split} levels against the entropy of its policy. If "
+        "return rises with entropy alone, a method gains by playing more randomly, not "
+        "better.",
+        when=_is_sampled,
+    ),
+    Shown(
+        "at_equal_temperatures",
+        "If all draw at the same temperature",
+        lambda r: stats.at_equal_temperatures(r.rows, r.baseline),
+        figures.at_equal_temperatures,
+        words="What each method gains on {baseline} on validation levels, mean over games. "
+        "Every run was tried at all of these temperatures there, to choose its own. "
+        "Where the order of methods changes with the temperature, it is no property of "
+        "the methods alone.",
+        when=_has_several_temperatures,
+    ),
+    Shown(
+        "curves",
+        "Learning curves",
+        lambda r: stats.curves(r.rows, r.source.split, r.source.mode),
+        figures.curves,
+        words="IQM on {split} levels of the checkpoints that were kept.",
+        when=_has_checkpoints,
+    ),
+    Shown(
+        "ablations",
+        "One option at a time",
+        lambda r: stats.ablations(r.main),
+        figures.ablations,
+        words="IQM on {split} levels of each method as it is (filled) and of its variants "
+        "that differ in one option. To choose a setting, use --tune or --split "
+        "validation.",
+        when=lambda r: stats.ablations(r.main),
+    ),
+    Shown(
+        "profiles",
+        "Performance profiles",
+        lambda r: stats.profiles(r.main),
+        figures.profiles,
+        words="Share of runs above each score.",
+    ),
+    Shown(
+        "improvement",
+        "Probability of improvement over {baseline}",
+        lambda r: stats.improvement(r.main, r.baseline),
+        figures.improvement,
+        words="That a run of the method beats a run of {baseline} in the same game.",
+        inches=5,
+    ),
+)
 
-    def relative() -> pd.DataFrame:
-        found = stats.relative(main, baseline)
-        found = tables.beside_paper(found, main.scores.weak) if beside_paper else found
-        return _once(found, main.scores)
-
-    yield page.table("relative", title, relative, note)
-    title = f"{unit.capitalize()} minus {baseline}'s, paired by level"
-    paired = partial(stats.differences, main, baseline)
-    yield page.table("differences", title, lambda: _once(paired(), main.scores))
-    if main.scores.mode != "greedy":
-        title = f"How random the play was, {split} levels"
-        note = "Mean entropy of the policy over the actions that differ, in nats. A method near to "
-        note += "random play hardly chooses, whatever it returns."
-        yield page.table("entropy", title, lambda: stats.entropies(main.scores), note)
-    if len(stats.tried_temperatures(returns.rows)) > 1:
-        title = f"{unit.capitalize()} minus {baseline}'s if all draw at the same temperature"
-        axes: Any = {"index": "method", "columns": "temperature"}
-        gains = partial(stats.at_equal_temperatures, returns.rows, baseline)
-        yield page.table("at_equal_temperatures", title, gains, **axes)
-    title = f"Probability of improvement over {baseline}"
-    shape: Any = {"index": "method", "columns": "baseline"}
-    yield page.table("improvement", title, lambda: stats.improvement(main, baseline), **shape)
+TABLES = (
+    Shown(
+        "aggregates_other_mode",
+        "{Aggregate} {unit}, {other}",
+        _other_mode,
+        when=lambda r: r.other_mode,
+        **_OVERALL,
+    ),
+    Shown(
+        "scores",
+        "Min-max score, {split} levels",
+        lambda r: stats.per_game(r.main),
+        when=lambda r: r.source.unit != "return",
+    ),
+    Shown(
+        "mean_returns_seen",
+        "Mean return, seen levels",
+        lambda r: stats.per_game(r.seen, raw=True),
+        when=lambda r: r.seen,
+    ),
+    Shown(
+        "gap",
+        "Generalization gap: seen minus {split}, {unit}",
+        lambda r: _once(stats.gap(r.seen, r.main), r.source),
+        when=lambda r: r.seen,
+    ),
+    Shown(
+        "relative",
+        "(x - {baseline}) / {baseline}{beside}",
+        _relative,
+        words="{of_paper}n/a: the baseline's interval is not above 0.",
+    ),
+    Shown(
+        "differences",
+        "{Unit} minus {baseline}'s, paired by level",
+        lambda r: _once(stats.differences(r.main, r.baseline), r.source),
+    ),
+    Shown(
+        "entropy",
+        "How random the play was, {split} levels",
+        lambda r: stats.entropies(r.source),
+        words="Mean entropy of the policy over the actions that differ, in nats. A method "
+        "near to random play hardly chooses, whatever it returns.",
+        when=_is_sampled,
+    ),
+    Shown(
+        "at_equal_temperatures",
+        "{Unit} minus {baseline}'s if all draw at the same temperature",
+        lambda r: stats.at_equal_temperatures(r.rows, r.baseline),
+        when=_has_several_temperatures,
+        index="method",
+        columns="temperature",
+    ),
+    Shown(
+        "improvement",
+        "Probability of improvement over {baseline}",
+        lambda r: stats.improvement(r.main, r.baseline),
+        index="method",
+        columns="baseline",
+    ),
+)
