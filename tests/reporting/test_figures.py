@@ -169,6 +169,22 @@ def test_random_play_has_no_seeds_to_warn_of(five):
     assert figures.caveat(frame) == ""
 
 
+def test_a_method_that_lacks_a_game_leaves_its_row_empty():
+    returns = {("a", "bc"): [[1.0]], ("a", "cql"): [[2.0]], ("b", "bc"): [[3.0]]}
+    found = stats.bootstrap(scores(table_rows(returns)), n=5)
+    figure = figures.first(stats.per_game(found, raw=True))
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    points = {
+        ax.get_title(loc="left"): {
+            names[int(line.get_ydata()[0])]: float(line.get_xdata()[0])
+            for line in ax.lines
+            if line.get_marker() != "None"
+        }
+        for ax in figure.axes
+    }
+    assert points == {"a": {"bc": 1.0, "cql": 2.0}, "b": {"bc": 3.0}}
+
+
 def test_the_box_plot_names_games_without_a_ratio():
     rows = table_rows({("a", "cql"): [[1.0, 2.0]], ("b", "cql"): [[-1.0, 1.0]]})
     figure = figures.box(stats.ratios(stats.bootstrap(scores(rows))))

@@ -4,7 +4,7 @@ The page's script shows them; only pictures and ids of neighbours go into the pa
 """
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,19 +31,13 @@ def explorer(runs: Runs, found: Results, n_sample: int, page: Page) -> list[Part
     data: list[dict[str, Any]] = []
     agreement: list[dict[str, Any]] = []
     limit = TILE_BYTES // max(len(runs), 1)
-    n_done = 0
-    with progress("neighbours", sum(map(len, runs.values())), "agents") as advance:
-
-        def count() -> None:
-            nonlocal n_done
-            n_done += 1
-            advance(n_done)
-
-        for game, by_method in runs.items():
+    with progress("neighbours", len(runs), "games") as advance:
+        for done, (game, by_method) in enumerate(runs.items(), 1):
             with page.attempt(f"No neighbours for {game}"):
-                shown, rows = explore(game, by_method, found, n_sample, limit, page, count)
+                shown, rows = explore(game, by_method, found, n_sample, limit, page)
                 data.append(shown)
                 agreement += rows
+            advance(done)
     if not data:
         return []
     page.data["explorer"] = data
@@ -87,7 +81,6 @@ def explore(
     n_sample: int,
     limit: int,
     page: Page,
-    count: Callable[[], None],
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """One game: what the script shows, and rows of the table. `limit`: bytes of the pictures."""
     dataset = found.dataset_of(next(iter(runs.values())))
@@ -110,7 +103,6 @@ def explore(
     for method, run in runs.items():
         with page.attempt(f"{run.path}: no neighbours under its embedding"):
             add(method, embeddings.embed(run, dataset, sample.obs))
-        count()
     if not neighbours:
         raise UserError("no run has a checkpoint to embed observations with")
     add(PIXELS, embeddings.flat_pixels(sample.obs))

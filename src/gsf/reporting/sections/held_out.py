@@ -126,28 +126,19 @@ def reliability(rows: pd.DataFrame) -> Figure:
     return figure
 
 
+# fmt: off
 SHOWN = (
-    Shown(
-        "held_out",
-        "{game}: {n_contexts} contexts, {n_episodes} episodes held out",
-        lambda rows: _over_seeds(overall(rows)).assign(quantity=_titles),
-        words="Dataset {data}. Returns are discounted; logged: of who logged the data; {modes}.",
-        index="quantity",
-    ),
-    Shown(
-        "held_out_contexts",
-        "Every held-out context",
-        lambda rows: _over_seeds(rows[rows["context"] != OVERALL]),
-        contexts,
-        words="Each column is a context, in the order of the mean; methods as in the legend.",
-    ),
-    Shown(
-        "reliability",
-        "Reliability",
-        lambda rows: rows[rows["quantity"] == "reliability"],
-        reliability,
-        words="How often the likeliest action was the logged one, by how likely the agent held it "
-        "at the fitted temperature. On the diagonal a probability can be taken at its word.",
-        inches=4.5,
-    ),
+    Shown("held_out", "{game}: {n_contexts} contexts, {n_episodes} episodes held out",
+          lambda rows: _over_seeds(overall(rows)).assign(quantity=_titles),
+          words="Dataset {data}. Returns are discounted; logged: of who logged the data; {modes}.",
+          index="quantity"),
+    Shown("held_out_contexts", "Every held-out context",
+          lambda rows: _over_seeds(rows[rows["context"] != OVERALL]), contexts,
+          "Each column is a context, in the order of the mean; methods as in the legend."),
+    Shown("reliability", "Reliability", lambda rows: rows[rows["quantity"] == "reliability"],
+          reliability,
+          "How often the likeliest action was the logged one, by how likely the agent held it at "
+          "the fitted temperature. On the diagonal a probability can be taken at its word.",
+          inches=4.5),
 )
+# fmt: on

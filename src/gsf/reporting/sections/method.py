@@ -172,56 +172,29 @@ def _draw_visits() -> Figure:
     return draw_visits()
 
 
+# fmt: off
 SHOWN = (
-    Shown(
-        "labels",
-        "Labels: the quantile bins that GSF learns to tell apart",
-        lambda facts: facts.labels,
-        draw_labels,
-        words="Share of training transitions in each bin.",
-        when=lambda facts: facts.labels,
-    ),
-    Shown(
-        "theorem1",
-        "Choice of K: Theorem 1 on {game}",
-        lambda facts: (facts.reward_labels, facts.dataset),
-        _draw_bins,
-        words="Left, the printed bound: one term does not depend on K, the other falls with it. "
-        "Right, the criterion used to suggest K: bin width plus the chance that a label flips.",
-        when=lambda facts: facts.dataset,
-    ),
-    Shown(
-        "visits",
-        "Theorem 2: visits per label",
-        lambda facts: (),
-        _draw_visits,
-        words="Random walks on a chain of 10 states, its states binned by the L1 norm of "
-        "their successor features; and both forms of the bound at the mean visits.",
-        when=lambda facts: facts.reward_labels,
-    ),
-    Shown(
-        "behaviour",
-        "How the behaviour policy learnt",
-        lambda facts: facts.policies,
-        draw_learning,
-        words="PPO's return on training levels against minutes of training.",
-        when=lambda facts: facts.policies,
-    ),
-    Shown(
-        "entropy",
-        "Entropy of the behaviour policy",
-        lambda facts: facts.policies,
-        draw_entropy,
-        words="Over PPO's training; where it stays high, many actions are as good.",
-        when=lambda facts: facts.policies,
-    ),
-    Shown(
-        "cost",
-        "Cost of a gradient step",
-        lambda facts: (facts.seconds, facts.baseline),
-        draw_cost,
-        words="Time per step of training, from the runs' own logs; whiskers: least and most.",
-        when=lambda facts: facts.baseline in facts.seconds,
-        inches=5,
-    ),
+    Shown("labels", "Labels: the quantile bins that GSF learns to tell apart",
+          lambda facts: facts.labels, draw_labels, "Share of training transitions in each bin.",
+          when=lambda facts: facts.labels),
+    Shown("theorem1", "Choice of K: Theorem 1 on {game}",
+          lambda facts: (facts.reward_labels, facts.dataset), _draw_bins,
+          "Left, the printed bound: one term does not depend on K, the other falls with it. Right, "
+          "the criterion used to suggest K: bin width plus the chance that a label flips.",
+          when=lambda facts: facts.dataset),
+    Shown("visits", "Theorem 2: visits per label", lambda facts: (), _draw_visits,
+          "Random walks on a chain of 10 states, its states binned by the L1 norm of their "
+          "successor features; and both forms of the bound at the mean visits.",
+          when=lambda facts: facts.reward_labels),
+    Shown("behaviour", "How the behaviour policy learnt", lambda facts: facts.policies,
+          draw_learning, "PPO's return on training levels against minutes of training.",
+          when=lambda facts: facts.policies),
+    Shown("entropy", "Entropy of the behaviour policy", lambda facts: facts.policies, draw_entropy,
+          "Over PPO's training; where it stays high, many actions are as good.",
+          when=lambda facts: facts.policies),
+    Shown("cost", "Cost of a gradient step", lambda facts: (facts.seconds, facts.baseline),
+          draw_cost,
+          "Time per step of training, from the runs' own logs; whiskers: least and most.",
+          when=lambda facts: facts.baseline in facts.seconds, inches=5),
 )
+# fmt: on

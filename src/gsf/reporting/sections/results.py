@@ -124,172 +124,71 @@ def _once(tidy: pd.DataFrame, source: Scores) -> pd.DataFrame:
     return tidy[~tidy["game"].isin(STATISTICS)]
 
 
+# Name, title, what of the returns is shown, what draws it (a table: nothing), words.
+# fmt: off
 RESULTS = (
-    Shown(
-        "mean_returns", "Mean return, {split} levels", lambda r: stats.per_game(r.main, raw=True)
-    ),
-    Shown(
-        "per_game",
-        "Every game, seen and {split} levels",
-        lambda r: (stats.per_game(r.seen, raw=True), stats.per_game(r.main, raw=True)),
-        figures.per_game,
-        words="Mean return on {split} levels (filled) and on seen levels (outlined).",
-        when=lambda r: r.seen,
-    ),
-    Shown(
-        "aggregates",
-        "Aggregate {unit}, {split} levels",
-        lambda r: stats.aggregates(r.main),
-        when=lambda r: r.several,
-        **_OVERALL,
-    ),
-    Shown(
-        "intervals",
-        "Aggregate {unit}",
-        lambda r: stats.aggregates(r.main),
-        figures.intervals,
-        words="Interquartile mean, mean and median over runs and games: bars are 95 % "
-        "intervals, the line in them the estimate.",
-        when=lambda r: r.several,
-    ),
-    Shown(
-        "box",
-        "Every run against {baseline}{whose}",
-        _ratios,
-        figures.box,
-        words="Return of each run divided by the median {baseline} run of its game.",
-    ),
-    Shown(
-        "gap",
-        "Generalization gap",
-        _gap_aggregates,
-        figures.intervals,
-        words="{Unit} on seen minus {split} levels, of the same runs.",
-        when=lambda r: r.seen,
-    ),
-    Shown(
-        "gain_by_gap",
-        "Where a method gains on {baseline}",
-        _gains,
-        figures.gain_by_gap,
-        words="What each method gains on {baseline} in a game, against what {baseline} loses "
-        "there from seen to {split} levels.",
-        when=lambda r: r.seen,
-    ),
-    Shown(
-        "by_entropy",
-        "How good, and how random",
-        _with_entropy,
-        figures.by_entropy,
-        words="Return of every run on {split} levels against the entropy of its policy. If "
-        "return rises with entropy alone, a method gains by playing more randomly, not "
-        "better.",
-        when=_is_sampled,
-    ),
-    Shown(
-        "at_equal_temperatures",
-        "If all draw at the same temperature",
-        lambda r: stats.at_equal_temperatures(r.rows, r.baseline),
-        figures.at_equal_temperatures,
-        words="What each method gains on {baseline} on validation levels, mean over games. "
-        "Every run was tried at all of these temperatures there, to choose its own. "
-        "Where the order of methods changes with the temperature, it is no property of "
-        "the methods alone.",
-        when=_has_several_temperatures,
-    ),
-    Shown(
-        "curves",
-        "Learning curves",
-        lambda r: stats.curves(r.rows, r.source.split, r.source.mode),
-        figures.curves,
-        words="IQM on {split} levels of the checkpoints that were kept.",
-        when=_has_checkpoints,
-    ),
-    Shown(
-        "ablations",
-        "One option at a time",
-        lambda r: stats.ablations(r.main),
-        figures.ablations,
-        words="IQM on {split} levels of each method as it is (filled) and of its variants "
-        "that differ in one option. To choose a setting, use --tune or --split "
-        "validation.",
-        when=lambda r: stats.ablations(r.main),
-    ),
-    Shown(
-        "profiles",
-        "Performance profiles",
-        lambda r: stats.profiles(r.main),
-        figures.profiles,
-        words="Share of runs above each score.",
-    ),
-    Shown(
-        "improvement",
-        "Probability of improvement over {baseline}",
-        lambda r: stats.improvement(r.main, r.baseline),
-        figures.improvement,
-        words="That a run of the method beats a run of {baseline} in the same game.",
-        inches=5,
-    ),
+    Shown("mean_returns", "Mean return, {split} levels",
+          lambda r: stats.per_game(r.main, raw=True)),
+    Shown("per_game", "Every game, seen and {split} levels",
+          lambda r: (stats.per_game(r.seen, raw=True), stats.per_game(r.main, raw=True)),
+          figures.per_game, "Mean return on {split} levels (filled) and on seen levels (outlined).",
+          when=lambda r: r.seen),
+    Shown("aggregates", "Aggregate {unit}, {split} levels", lambda r: stats.aggregates(r.main),
+          when=lambda r: r.several, **_OVERALL),
+    Shown("intervals", "Aggregate {unit}", lambda r: stats.aggregates(r.main), figures.intervals,
+          "Interquartile mean, mean and median over runs and games: bars are 95 % intervals, the "
+          "line in them the estimate.", when=lambda r: r.several),
+    Shown("box", "Every run against {baseline}{whose}", _ratios, figures.box,
+          "Return of each run divided by the median {baseline} run of its game."),
+    Shown("gap", "Generalization gap", _gap_aggregates, figures.intervals,
+          "{Unit} on seen minus {split} levels, of the same runs.", when=lambda r: r.seen),
+    Shown("gain_by_gap", "Where a method gains on {baseline}", _gains, figures.gain_by_gap,
+          "What each method gains on {baseline} in a game, against what {baseline} loses there "
+          "from seen to {split} levels.", when=lambda r: r.seen),
+    Shown("by_entropy", "How good, and how random", _with_entropy, figures.by_entropy,
+          "Return of every run on {split} levels against the entropy of its policy. If return "
+          "rises with entropy alone, a method gains by playing more randomly, not better.",
+          when=_is_sampled),
+    Shown("at_equal_temperatures", "If all draw at the same temperature",
+          lambda r: stats.at_equal_temperatures(r.rows, r.baseline), figures.at_equal_temperatures,
+          "What each method gains on {baseline} on validation levels, mean over games. Every run "
+          "was tried at all of these temperatures there, to choose its own. Where the order of "
+          "methods changes with the temperature, it is no property of the methods alone.",
+          when=_has_several_temperatures),
+    Shown("curves", "Learning curves",
+          lambda r: stats.curves(r.rows, r.source.split, r.source.mode), figures.curves,
+          "IQM on {split} levels of the checkpoints that were kept.", when=_has_checkpoints),
+    Shown("ablations", "One option at a time", lambda r: stats.ablations(r.main), figures.ablations,
+          "IQM on {split} levels of each method as it is (filled) and of its variants that differ "
+          "in one option. To choose a setting, use --tune or --split validation.",
+          when=lambda r: stats.ablations(r.main)),
+    Shown("profiles", "Performance profiles", lambda r: stats.profiles(r.main), figures.profiles,
+          "Share of runs above each score."),
+    Shown("improvement", "Probability of improvement over {baseline}",
+          lambda r: stats.improvement(r.main, r.baseline), figures.improvement,
+          "That a run of the method beats a run of {baseline} in the same game.", inches=5),
 )
 
 TABLES = (
-    Shown(
-        "aggregates_other_mode",
-        "{Aggregate} {unit}, {other}",
-        _other_mode,
-        when=lambda r: r.other_mode,
-        **_OVERALL,
-    ),
-    Shown(
-        "scores",
-        "Min-max score, {split} levels",
-        lambda r: stats.per_game(r.main),
-        when=lambda r: r.source.unit != "return",
-    ),
-    Shown(
-        "mean_returns_seen",
-        "Mean return, seen levels",
-        lambda r: stats.per_game(r.seen, raw=True),
-        when=lambda r: r.seen,
-    ),
-    Shown(
-        "gap",
-        "Generalization gap: seen minus {split}, {unit}",
-        lambda r: _once(stats.gap(r.seen, r.main), r.source),
-        when=lambda r: r.seen,
-    ),
-    Shown(
-        "relative",
-        "(x - {baseline}) / {baseline}{beside}",
-        _relative,
-        words="{of_paper}n/a: the baseline's interval is not above 0.",
-    ),
-    Shown(
-        "differences",
-        "{Unit} minus {baseline}'s, paired by level",
-        lambda r: _once(stats.differences(r.main, r.baseline), r.source),
-    ),
-    Shown(
-        "entropy",
-        "How random the play was, {split} levels",
-        lambda r: stats.entropies(r.source),
-        words="Mean entropy of the policy over the actions that differ, in nats. A method "
-        "near to random play hardly chooses, whatever it returns.",
-        when=_is_sampled,
-    ),
-    Shown(
-        "at_equal_temperatures",
-        "{Unit} minus {baseline}'s if all draw at the same temperature",
-        lambda r: stats.at_equal_temperatures(r.rows, r.baseline),
-        when=_has_several_temperatures,
-        index="method",
-        columns="temperature",
-    ),
-    Shown(
-        "improvement",
-        "Probability of improvement over {baseline}",
-        lambda r: stats.improvement(r.main, r.baseline),
-        index="method",
-        columns="baseline",
-    ),
+    Shown("aggregates_other_mode", "{Aggregate} {unit}, {other}", _other_mode,
+          when=lambda r: r.other_mode, **_OVERALL),
+    Shown("scores", "Min-max score, {split} levels", lambda r: stats.per_game(r.main),
+          when=lambda r: r.source.unit != "return"),
+    Shown("mean_returns_seen", "Mean return, seen levels",
+          lambda r: stats.per_game(r.seen, raw=True), when=lambda r: r.seen),
+    Shown("gap", "Generalization gap: seen minus {split}, {unit}",
+          lambda r: _once(stats.gap(r.seen, r.main), r.source), when=lambda r: r.seen),
+    Shown("relative", "(x - {baseline}) / {baseline}{beside}", _relative,
+          words="{of_paper}n/a: the baseline's interval is not above 0."),
+    Shown("differences", "{Unit} minus {baseline}'s, paired by level",
+          lambda r: _once(stats.differences(r.main, r.baseline), r.source)),
+    Shown("entropy", "How random the play was, {split} levels", lambda r: stats.entropies(r.source),
+          words="Mean entropy of the policy over the actions that differ, in nats. A method near "
+          "to random play hardly chooses, whatever it returns.", when=_is_sampled),
+    Shown("at_equal_temperatures", "{Unit} minus {baseline}'s if all draw at the same temperature",
+          lambda r: stats.at_equal_temperatures(r.rows, r.baseline), when=_has_several_temperatures,
+          index="method", columns="temperature"),
+    Shown("improvement", "Probability of improvement over {baseline}",
+          lambda r: stats.improvement(r.main, r.baseline), index="method", columns="baseline"),
 )
+# fmt: on
