@@ -9,7 +9,7 @@ def test_panels_know_their_edges():
     assert len(axes) == 6
     assert left == [axes[0], axes[4]]
     assert bottom == axes[-4:]
-    assert [ax.get_title(loc="left") for ax in axes] == [*"abcdef"]
+    assert [ax.get_title() for ax in axes] == [*"abcdef"]
     assert [ax.get_ylabel() for ax in axes] == ["score", "", "", "", "score", ""]
     assert [ax.get_xlabel() for ax in axes] == ["", "", *["steps"] * 4]
     assert [ax.get_visible() for ax in figure.axes] == [True] * 6 + [False] * 2

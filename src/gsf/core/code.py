@@ -22,9 +22,9 @@ _BY_NAME = "gsf.equations"  # one pure function each
 
 
 def decided_by(*things: Any) -> dict[str, str]:
-    """Digests, by file, of the modules of these things (or so named) and of all they import.
+    """File -> digest, for the modules of these things (or of these names) and all they import.
 
-    Of a user's own file only what it imports from gsf: the file itself has a digest elsewhere.
+    A user's own file is not among them, only what it imports from gsf: it is an input itself.
     """
     names = [thing if isinstance(thing, str) else thing.__module__ for thing in things]
     found: dict[str, str] = {}
@@ -51,7 +51,7 @@ def is_code(name: str) -> bool:
 
 
 def _file(name: str) -> Path | None:
-    """Of a module of gsf that decides, or of a user's file that was run."""
+    """Where a module's code is; None unless it decides something: gsf's own or a user's file."""
     if name.startswith(_APART):
         return None
     module = sys.modules.get(name)
@@ -63,7 +63,7 @@ def _file(name: str) -> Path | None:
 
 @functools.cache
 def _read(source: bytes, function: str) -> tuple[str, list[str]]:
-    """The digest of a file's code, or of one function in it, and what of gsf that imports."""
+    """The digest of a file's code (or of one function in it), and what it imports from gsf."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
@@ -91,7 +91,7 @@ def _defines(node: ast.stmt) -> set[str]:
 
 
 def _is_colour(node: ast.stmt) -> bool:
-    """The one that figures show a base or a loss in."""
+    """`colour = ...` in a class: how figures show it, which decides nothing."""
     targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
     return getattr(targets[0], "id", "") == "colour"
 

@@ -30,14 +30,14 @@ def threads() -> int:
 
 
 def usable_cores() -> int:
-    """Affinity and the CPU quota of the cgroup and those above it, rounded up; at least 1."""
+    """What the system allows: affinity, and CPU quotas of its cgroups, rounded up; at least 1."""
     allowed = getattr(os, "sched_getaffinity", None)  # Linux alone has it
     cores = len(allowed(0)) if allowed else os.cpu_count() or 1
     return max(1, min([cores, *(math.ceil(quota) for quota in _quotas(Path("/proc/self")))]))
 
 
 def _quotas(process: Path) -> Iterator[float]:
-    """Cores' worth of time of each cgroup of a process that has a limit; nothing without cgroups.
+    """How many cores each of a process's cgroups allows, of those that limit it.
 
     process: its directory in /proc.
     """
@@ -53,7 +53,7 @@ def _quotas(process: Path) -> Iterator[float]:
 
 
 def _directories(process: Path) -> Iterator[Path]:
-    """Its cgroups that may limit the CPU, each with those above it, as far as they can be seen."""
+    """Folders of the cgroups that may limit its CPU, and of those above them that can be seen."""
     try:
         cgroups = (process / "cgroup").read_text().splitlines()
         mounts = (process / "mountinfo").read_text().splitlines()

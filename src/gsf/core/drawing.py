@@ -39,7 +39,7 @@ STYLE: Any = {
 WIDTH = 7.0  # inches, a printed page's text
 NARROW = 3.2  # inches, a phone's screen, so that letters keep their size
 _widest = ContextVar("widest", default=WIDTH)
-DOTTED: Any = {"color": "black", "linestyle": ":", "linewidth": 1}  # where nothing differs
+DOTTED: Any = {"color": "black", "linestyle": ":", "linewidth": 1}  # no difference, or chance
 BLUE, ORANGE, GREY = "#3e2c8b", "#d55e00", "#9a9a9a"
 
 P = ParamSpec("P")

@@ -193,7 +193,7 @@ def open_own(path: Path, mode: str) -> IO[Any]:
 
 
 def _open(path: Path, flags: int) -> int:
-    """The descriptor of a regular file of one's own."""
+    """A descriptor of `path`, if that is a regular file and no link, pipe or device."""
     try:
         descriptor = os.open(path, flags | _OWN, 0o666)
     except OSError as error:
@@ -222,7 +222,7 @@ def _aside_name(path: Path) -> Path:
 
 
 def _remove_abandoned(file: Path) -> None:
-    """A partial file, unless somebody is writing it, as `gsf evaluate` may into a run."""
+    """Removes a partial file, unless a process is writing it (`gsf evaluate` into a run)."""
     if file.is_file():
         with contextlib.suppress(UserError, OSError), _held(file, file):
             file.unlink(missing_ok=True)
@@ -234,7 +234,7 @@ def _new_file(path: Path) -> Iterator[tuple[Path, int]]:
     while True:
         aside = _aside_name(path)
         descriptor = _open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        with contextlib.suppress(BlockingIOError):  # somebody has just taken it for abandoned
+        with contextlib.suppress(BlockingIOError):  # somebody has just taken it for a left-over
             if _is_held(descriptor, aside, wait=False):
                 break
         os.close(descriptor)
@@ -264,7 +264,7 @@ def _held(path: Path, what: Path, wait: bool = False) -> Iterator[None]:
 
 
 def _is_held(descriptor: int, path: Path, wait: bool) -> bool:
-    """Locks a file; whether it is still the one of that name. OSError if another has it."""
+    """Locks an open file. False if another file has its name by now; OSError if it is locked."""
     _lock(descriptor, wait)
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
@@ -288,7 +288,7 @@ def full_disk_is_named(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        short = " requested and " in str(error)  # numpy's words, without a number
+        short = " requested and " in str(error)  # what numpy says, without an error number
         if error.errno not in (errno.ENOSPC, errno.EDQUOT) and not short:
             raise
         raise UserError(
@@ -303,7 +303,7 @@ def _sync_file(path: Path) -> None:
 
 
 def _sync_directory(path: Path) -> None:
-    """Its entries; Windows knows no such thing."""
+    """So that a new name in it survives power loss; Windows knows no such thing."""
     if sys.platform != "win32":
         descriptor = os.open(path, os.O_RDONLY)
         try:

@@ -39,7 +39,7 @@ def stoppable(tell: Callable[[], object] = lambda: None) -> Iterator[Stop]:
         if stop.asked:
             raise Interrupted
         stop.asked = True
-        with contextlib.suppress(RuntimeError):  # of a console that was just being written to
+        with contextlib.suppress(RuntimeError):  # of a console that was in use
             console.print("stopping as soon as all is saved; Ctrl-C again stops at once.")
         tell()
 
@@ -64,7 +64,7 @@ def interruptible() -> Iterator[None]:
 def _handled_by(
     handler: Callable[[int, FrameType | None], None], signals: tuple[signal.Signals, ...]
 ) -> Iterator[None]:
-    """What is ignored, as by nohup, stays so."""
+    """Inside, the handler gets these signals, but for those that are ignored (as under nohup)."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -24,7 +24,7 @@ console = Console(stderr=True)
 
 
 def show_in(file: IO[str] | None) -> None:
-    """Where the console writes from now on; None: wherever standard error goes then."""
+    """Where the console writes from now on; None: to standard error."""
     console.file = file  # type: ignore[assignment]
 
 
@@ -139,7 +139,7 @@ class Pace:
     _first: tuple[float, int] | None = None  # when, and how far it was
 
     def rate(self, done: int) -> float:
-        """By the second; 0 if nothing is known yet."""
+        """How many a second; 0 until that is known."""
         now = time.monotonic()
         self._first = self._first or (now, done)
         return (done - self._first[1]) / max(now - self._first[0], 1e-9)

@@ -88,7 +88,7 @@ def docs_of(config: Any) -> dict[str, str]:
 
 
 def roles(config: Any) -> dict[str, Role]:
-    """Options of a config that do more or less than decide the content."""
+    """Options with a role of their own; all others decide the content."""
     hints = typing.get_type_hints(config, include_extras=True)
     return {
         name: mark

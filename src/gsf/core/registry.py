@@ -86,13 +86,13 @@ class Registry(Generic[T]):
         return [*self.built_in(), *sorted(self._installed())]
 
     def owns(self, spec: str) -> bool:
-        """Whether `spec` is one of these, and not of another kind; a user's file is run to see."""
+        """Whether `spec` names a thing of this kind; a user's file is run to find out."""
         if match := _FILE.fullmatch(spec):
             return self._accepts(getattr(_run(Path(match["path"])), match["name"], None))
         return spec in self.names()
 
     def find(self, spec: str) -> Found[T]:
-        """What the user calls `spec`; one sentence if there is no such thing."""
+        """The thing that `spec` names, or an error that says what there is."""
         if match := _FILE.fullmatch(spec):
             return self._from_file(spec, Path(match["path"]), match["name"])
         if spec in self.built_in():
@@ -104,7 +104,7 @@ class Registry(Generic[T]):
         raise UserError(self._unknown(spec))
 
     def find_again(self, spec: str, code: str | None) -> Found[T]:
-        """What a manifest calls `spec`: code of a file only if the user has named that file."""
+        """What a manifest names. Code of a file runs only if the user has named that file."""
         if not _FILE.fullmatch(spec):
             return self.find(spec)
         name = spec.rpartition(":")[2]
@@ -115,7 +115,7 @@ class Registry(Generic[T]):
         return self._from_file(spec, _named[code], name)
 
     def of_files(self) -> list[T]:
-        """Those in the files that the user has named in this process, as they were when named."""
+        """Things of this kind in the files that the user has named in this process."""
         latest = {path: code for code, path in _named.items()}
         modules = [sys.modules[_module(path, code)] for path, code in latest.items()]
         return [x for module in modules for x in vars(module).values() if self._accepts(x)]
@@ -186,7 +186,7 @@ def spellings() -> dict[str, Path]:
 
 
 def stand_in(word: str, path: Path) -> None:
-    """What the user, on another machine, calls `word` is this file here."""
+    """On another machine than the user's: what they call `word` is this file here."""
     _stand_ins[word] = path
     _run(path)
 
@@ -206,7 +206,7 @@ def _run(path: Path) -> Any:
     word, path = str(path), _stand_ins.get(str(path), path)
     if not path.is_file():
         raise UserError(f"no Python file {path}.")
-    source = path.read_bytes()  # once: what is run is what the digest is of, and no cached bytecode
+    source = path.read_bytes()  # once: the digest is of what is run, never of bytecode
     code = digest(source)
     unique = _module(path, code)
     if unique not in sys.modules:
@@ -224,7 +224,7 @@ def _run(path: Path) -> Any:
 
 
 def guarded(act: Callable[[], T], where: str) -> T:
-    """What a user's code returns; one sentence whatever it raises, also if it means to exit."""
+    """Calls a user's code. Whatever it raises, even SystemExit, becomes one sentence."""
     try:
         return act()
     except (UserError, KeyboardInterrupt):

@@ -14,7 +14,7 @@ from gsf.core.stage import DONE, MANIFEST, read_any_manifest
 from gsf.core.variants import split_variant
 
 _ROWS = "returns.csv"
-_TRACES = {MANIFEST, _ROWS, "checkpoint.pt", "metrics.jsonl", DONE}  # of a run, whole or not
+_TRACES = {MANIFEST, _ROWS, "checkpoint.pt", "metrics.jsonl", DONE}  # what runs hold
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def read_stage(path: Path) -> Stage:
         ):
             return Stage(path, {"kind": "rows"})
         return Stage(path, read_any_manifest(path))
-    except (OSError, ValueError, UserError):  # ValueError: what a manifest names is no path at all
+    except (OSError, ValueError, UserError):  # ValueError: a manifest named what cannot be a path
         return Stage(path, {})
 
 
@@ -84,7 +84,7 @@ class Results:
         for run in self.of_kind("run"):  # runs trained by hand have data and labels elsewhere
             for kind in ("dataset", "labels"):
                 if isinstance(path := run.config.get(kind), str):
-                    named = read_stage(Path(path))  # elsewhere, and only if it is what was used
+                    named = read_stage(Path(path))  # only if it is what was used
                     mine = named.kind == kind and named.digest == run.inputs.get(kind)
                     if mine and not self._with_digest(kind, named.digest):
                         self._stages.setdefault(named.path, named)

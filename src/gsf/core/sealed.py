@@ -64,7 +64,7 @@ def damaged(path: Path | str, why: str = "it fails its checksum") -> UserError:
 
 
 def checked(path: Path | str, found: dict[str, Any], form: Form) -> dict[str, Any]:
-    """What was found, if it has the form asked for."""
+    """Returns what was found; refuses what has not the form asked for."""
     if wrong := misfit(found, form):
         raise UserError(f"{path} is whole, but {wrong}; make it again with this gsf.")
     return found
@@ -79,7 +79,7 @@ def read_lines(path: Path, form: Form) -> list[dict[str, Any]]:
     """Rows of a .jsonl; what a kill has left of a last line is left out."""
     *lines, rest = _read(path).split(b"\n") if path.is_file() else [b""]
     if _LINE.open(rest) or _LINE.open(rest[:-1]) or b"\0" in rest:
-        lines.append(rest)  # a whole line, perhaps with another end, or what no kill leaves
+        lines.append(rest)  # not what a kill leaves: a whole line with another ending, or damage
     rows = []
     for number, line in enumerate(lines, 1):
         if _LINE.open(line) is None:

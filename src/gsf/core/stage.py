@@ -87,7 +87,7 @@ class Kind:
 
 @functools.cache
 def kinds() -> dict[str, Kind]:
-    """All that are declared: the packages are the list."""
+    """Every kind that a package declares in its options.py."""
     root = Path(__file__).parents[1]
     packages = sorted(file.parent.name for file in root.glob("*/options.py"))
     modules = [importlib.import_module(f"gsf.{package}.options") for package in packages]
@@ -104,7 +104,7 @@ class Identity:
     config: Mapping[str, Any] = field(default_factory=dict)  # all options
     options: Mapping[str, Any] = field(default_factory=dict)  # those that decide the content
     extendable: frozenset[str] = frozenset()  # those a finished output may be given more of
-    any_code: bool = False  # it may have been made by gsf's code as it was before an edit
+    any_code: bool = False  # --accept-code-change
 
     @classmethod
     def of(cls, kind: str, config: Any, inputs: Mapping[str, str], **resolved: Any) -> Self:
@@ -154,7 +154,7 @@ class Identity:
         return manifest
 
     def _changed_code(self, manifest: Mapping[str, Any]) -> list[str]:
-        """Files of gsf that were others when the output was made."""
+        """gsf's own files that have been edited since the output was made."""
         made_of = manifest["inputs"]
         names = sorted({*self.inputs, *made_of})
         return [x for x in names if is_code(x) and self.inputs.get(x) != made_of.get(x)]
@@ -187,7 +187,7 @@ class Identity:
     def finish(self, out: Path, **facts: Any) -> None:
         """Marks an output made in place as whole."""
         log = out / METRICS
-        of_log = {METRICS: digest_file(log)} if log.is_file() else {}  # to which nothing is added
+        of_log = {METRICS: digest_file(log)} if log.is_file() else {}  # it grows no more
         write_json(out / DONE, {"kind": self.kind, **facts, "files": of_log})
 
     def write(self, directory: Path, content: str | None = None, **facts: Any) -> dict[str, Any]:
@@ -211,7 +211,7 @@ class Identity:
 
 
 def check_facts(out: Path, facts: Mapping[str, Any], form: Form = WORLD) -> None:
-    """Before anything is written: a manifest that could not be read again is refused."""
+    """Refuses a manifest that could not be read again, before anything is written."""
     if wrong := misfit(facts, form):
         raise UserError(f"{out} cannot be made: {wrong}.")
 
@@ -291,7 +291,7 @@ def check_finished(path: Path) -> None:
 
 
 def check_files(directory: Path, manifest: Mapping[str, Any]) -> None:
-    """The files whose digests the manifest holds."""
+    """Refuses files that are not as the manifest beside them says."""
     for name, expected in manifest["files"].items():
         if Path(name).is_absolute() or ".." in Path(name).parts:
             raise UserError(f"{directory / MANIFEST} names {name}, which is not in its directory.")

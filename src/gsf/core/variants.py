@@ -19,7 +19,7 @@ def split_variant(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def directory_name(text: str) -> str:
-    """As the name of a directory, whatever the value of an option is."""
+    """The text as a directory's name: what does not fit in one becomes _."""
     return _UNFIT.sub("_", text)
 
 

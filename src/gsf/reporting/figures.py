@@ -164,7 +164,7 @@ def box(ratios: pd.DataFrame) -> Figure:
         for patch, method in zip(drawn["boxes"], methods, strict=True):
             patch.set(facecolor=colour(method), alpha=0.6)
     for y, (method, runs) in enumerate(zip(methods, values, strict=True)):
-        aside = (np.arange(len(runs)) * 0.618 % 1 - 0.5) * 0.4  # even, and not in order of games
+        aside = (np.arange(len(runs)) * 0.618 % 1 - 0.5) * 0.4  # even, and not by game
         ax.plot(runs, y + aside, ".", color="black", alpha=0.35, markersize=2.5)
         face = "white" if len(runs) > 1 else colour(method)
         ax.plot(runs.mean(), y, "o", color="black", mfc=face, markersize=6, zorder=4)
@@ -241,7 +241,7 @@ def at_equal_temperatures(gains: pd.DataFrame) -> Figure:
 
 
 def _lines(ax: Axes, frame: pd.DataFrame, x: str, rank: str, **options: Any) -> None:
-    """One line with its band per method, from the best down (by `rank`)."""
+    """A line and its band for each method, in the legend from the best down (by `rank`)."""
     best = frame.groupby("method", observed=True)["value"].agg(rank).sort_values(ascending=False)
     for method in best.index:
         line = frame[frame["method"] == method].sort_values(x)

@@ -57,7 +57,7 @@ def gather(paths: Sequence[Path]) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _sources(paths: Sequence[Path], problems: list[str]) -> Iterator[Stage]:
-    """Files and directories with rows, and runs that should have some."""
+    """CSV files, directories with rows, and runs, which should have some."""
     for path in map(Path, paths):
         is_file = path.is_file()
         found = [Stage(path, {"kind": "rows"})] if is_file else list(find_stages([path]))

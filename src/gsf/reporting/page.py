@@ -54,7 +54,7 @@ class Shown:
 
     name: str  # of its files
     title: str
-    make: Callable[[Any], Any]  # of the section's data a frame, or a tuple of what `draw` takes
+    make: Callable[[Any], Any]  # from the section's data: a frame, or all that `draw` takes
     draw: Callable[..., Figure] | None = None  # None: a table
     words: str = ""  # a figure's caption, a table's note
     when: Callable[[Any], Any] = lambda data: True
@@ -146,7 +146,7 @@ class Page:
 
     @contextlib.contextmanager
     def attempt(self, failure: str) -> Iterator[None]:
-        """Whatever goes wrong inside is named, and the rest goes on."""
+        """What goes wrong inside is named on the page; the report goes on."""
         try:
             yield
         except Exception as error:  # one bad run never ends the report

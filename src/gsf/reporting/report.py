@@ -103,7 +103,7 @@ def _require_report(out: Path) -> dict[str, str]:
 
 
 def _finish(config: ReportConfig, found: Results, page: Page, stale: Iterable[str]) -> None:
-    """The manifest, and away with files of an earlier report that this one does not have."""
+    """Writes the manifest, and removes files of an earlier report that this one has not."""
     names = ["report.html", *sorted(page.files)]
     for name in set(stale) - set(names):
         if Path(name).parent in (Path("figures"), Path("tables")):
@@ -116,7 +116,7 @@ def _finish(config: ReportConfig, found: Results, page: Page, stale: Iterable[st
 
 
 def first_runs(found: Results, without: Iterable[str] = ()) -> Runs:
-    """Of every game and method the run with the lowest seed that has a checkpoint."""
+    """Game -> method -> the run of the lowest seed that has a checkpoint."""
     first: dict[str, dict[str, Stage]] = {}
     runs = [run for run in found.of_kind("run") if (run.path / "checkpoint.pt").is_file()]
     complete = [run for run in runs if set(RUN) <= set(run.manifest)]
@@ -128,7 +128,7 @@ def first_runs(found: Results, without: Iterable[str] = ()) -> Runs:
 
 
 def _shown(config: ReportConfig) -> dict[str, Any]:
-    """What decides the page: not where it is written."""
+    """The options that decide the page; where it is written does not."""
     options: dict[str, Any] = to_json(config)
     return {k: v for k, v in options.items() if k != "out"} | {
         "runs": [str(path.resolve()) for path in config.runs]
@@ -162,7 +162,7 @@ def _lead(returns: Returns | None, judged: pd.DataFrame, baseline: str, page: Pa
 
 
 def _unplayed(rows: pd.DataFrame, found: Results) -> list[str]:
-    """Of networks that were kept for learning curves and never played."""
+    """One line if runs have kept networks for learning curves that were never played."""
     n_steps = rows.groupby(RUN, observed=True)["step"].nunique().to_dict()
     waiting = [
         run

@@ -33,7 +33,7 @@ class Returns:
 
     @property
     def several(self) -> bool:
-        """Games; of one, IQM, mean and median are the same number."""
+        """Whether there are several games. Of one, IQM, mean and median are the same number."""
         return len(self.source.games) > 1
 
     @property
@@ -49,7 +49,7 @@ class Returns:
 def find_returns(
     rows: pd.DataFrame, split: str, mode: str, baseline: str, replicates: int, page: Page
 ) -> Returns | None:
-    """None while there are no rows; another split or mode where those asked for have none."""
+    """Of the split and mode asked for, or of others where these have no rows; None: no rows."""
 
     def find(split: str, mode: str) -> Replicates | None:
         here = rows[(rows["split"] == split) & (rows["mode"] == mode)]

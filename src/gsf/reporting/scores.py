@@ -36,19 +36,19 @@ class Scores:
     games: tuple[str, ...]  # those that every trained method has: aggregates are over them
     notes: tuple[str, ...]  # what is missing and was left out
     caveats: tuple[str, ...]  # what is there and was left out on purpose
-    temperatures: dict[str, tuple[float, ...]]  # that actions of each method were drawn at
+    temperatures: dict[str, tuple[float, ...]]  # at which each method's actions were drawn
     entropy: dict[str, dict[str, Array]]  # method -> game -> [seeds]: of the play, in nats
     weak: frozenset[str]  # games left out of means: their player is too near random play
     is_raw: bool = False  # no min-max scores: one game needs none
 
     @property
     def methods(self) -> list[str]:
-        """Those with runs of all `games`, which can be aggregated."""
+        """Methods with runs of all `games`: only these can be aggregated."""
         return [m for m, by_game in self.returns.items() if set(self.games) <= set(by_game)]
 
     @functools.cached_property
     def ranges(self) -> dict[str, tuple[float, float]] | None:
-        """Least and most of every game; None if one has no range: then everything stays raw."""
+        """Game -> least and most return; None if a game has none: then returns stay as they are."""
         if self.is_raw:
             return None
         games = {game for by_game in self.returns.values() for game in by_game}
@@ -169,7 +169,7 @@ def _select(
         in_mode = reference[reference["mode"] == asked]
         if len(reference) and not len(in_mode):
             played = {str(x) for x in reference["mode"].unique()}
-            other = next(m for m in ("sampled", *MODES) if m in played)  # one, if several
+            other = next(m for m in ("sampled", *MODES) if m in played)  # any one
             in_mode = reference[reference["mode"] == other]
             if name != "random":
                 left_out.setdefault(f"shown with {other} actions instead", []).append(name)
@@ -192,7 +192,7 @@ class _Runs(NamedTuple):
 def _by_level(
     group: pd.DataFrame, game: str, split: str, left_out: dict[str, list[str]]
 ) -> dict[str, _Runs]:
-    """Of every method in one game, all on the same levels in order."""
+    """Method -> its runs in one game, all on the same levels in the same order."""
     try:
         both = group.astype({"method": str}).pivot(
             index=["method", "seed"], columns="level", values=["return", "entropy"]

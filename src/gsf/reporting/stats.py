@@ -25,8 +25,8 @@ from gsf.reporting.scores import Array, Scores, scores
 
 Statistic = Literal["iqm", "mean", "median"]
 STATISTICS: tuple[Statistic, ...] = ("iqm", "mean", "median")
-DEFAULT = "default"  # the setting of a method as it is, beside its variants
-FEW_SEEDS = 3  # fewer than this and no interval over seeds means much: figures say so
+DEFAULT = "default"  # what figures call the setting of a method that is no variant
+FEW_SEEDS = 3  # with fewer seeds no interval over them means much, and figures say so
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Replicates:
     draws: dict[str, dict[str, Array]]
 
     def raw(self) -> "Replicates":
-        """The same in returns, not in scores."""
+        """The same, but in returns where these are scores."""
         return replace(self, scores=replace(self.scores, is_raw=True))
 
     def means(self, method: str, games: Iterable[str]) -> list[Array]:
@@ -354,7 +354,7 @@ def by_entropy(source: Scores) -> pd.DataFrame:
             records += [
                 {**keys, "seed": seed, "value": value, "entropy": nats}
                 for seed, value, nats in runs
-                if not np.isnan(nats)  # rows of older versions
+                if not np.isnan(nats)  # older rows have none
             ]
     return _frame(records, source, "return")
 

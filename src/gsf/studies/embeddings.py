@@ -51,7 +51,7 @@ def draw_sample(dataset: Stage, labels: Stage | None, n: int) -> Sample:
 
 
 def _labels(data: Dataset, labels: Stage | None) -> tuple[NDArray[np.int64], int]:
-    """Reward labels as they were trained on, else those of the logged return."""
+    """The reward labels of training if there are any, else labels of the logged return."""
     if labels is not None:
         from gsf.gvf.labels import load_labels
 

@@ -35,7 +35,7 @@ class Plays:
 
 
 class FitValues:
-    """values.npy of a fit, by take and slot of the recording that its dataset was made of."""
+    """A fit's values, looked up by take and slot of the recording behind its dataset."""
 
     def __init__(self, gvf: Path, dataset: Path | None, recording: Recording) -> None:
         manifest = read_manifest(gvf, "gvf")

@@ -35,7 +35,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Pair:
-    """Two segments by their first rows, and their distances step by step."""
+    """Two segments of play, by their first rows, and how far they are apart at each step."""
 
     rows: tuple[int, int]
     value_error: float
@@ -82,7 +82,7 @@ def similar(config: SimilarConfig) -> Path:
 
 
 def segments(plays: Plays, config: SimilarConfig) -> NDArray[np.int64]:
-    """First rows of segments inside an episode, with known values that are not next to nothing."""
+    """First rows of segments: each inside an episode, its values known and not almost 0."""
     n = len(plays.value) - config.length + 1
     if n < 1:
         played = len(plays.value)
@@ -93,7 +93,7 @@ def segments(plays: Plays, config: SimilarConfig) -> NDArray[np.int64]:
     if config.levels:
         usable &= np.isin(plays.level[start], config.levels)
     window = np.lib.stride_tricks.sliding_window_view(np.abs(plays.value), config.length)
-    size = window.mean(1)  # NaN if any is
+    size = window.mean(1)  # NaN if any value is
     usable &= np.isfinite(size)
     # Two segments that lead to nothing have equal values too: that is no likeness worth a figure.
     if usable.any():
@@ -124,7 +124,7 @@ def far_in_action(plays: Plays, starts: NDArray[np.int64], config: SimilarConfig
             continue
         far = total_variation(np.broadcast_to(probs[i], probs[others].shape), probs[others])
         far = far.mean(1)
-        for j in np.argsort(-far, kind="stable")[:3]:  # a few of each segment: not all of one
+        for j in np.argsort(-far, kind="stable")[:3]:  # few, so that none fills the list
             found.append((-float(far[j]), i, int(others[j])))
     if not found:
         raise UserError(
@@ -235,7 +235,7 @@ def draw(facts: Mapping[str, Any], frames: Sequence[Sequence[NDArray[np.uint8]]]
             ax.set_xlabel(f"{names[likely]} {segment['probs'][t][likely]:.2f}", fontsize=7)
         axes[row][0].set_ylabel(f"level {segment['level']}", fontsize=8.5)
     probs = np.array([segment["probs"] for segment in facts["segments"]])  # [2, length, A]
-    chosen = np.flatnonzero(probs.max((0, 1)) > 0)  # those that the policy has
+    chosen = np.flatnonzero(probs.max((0, 1)) > 0)  # actions that the policy takes at all
     for t, ax in enumerate(axes[1]):
         above, below = probs[:, t, chosen]
         bars = _actions(ax, above, below, [names[i] for i in chosen])

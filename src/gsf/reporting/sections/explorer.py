@@ -51,7 +51,7 @@ def explorer(runs: Runs, found: Results, n_sample: int, page: Page) -> list[Part
 
 
 def _agreement(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """With the chance of agreeing as one more method, and the mean over games as one more game."""
+    """The table: chance is one more method, and the mean over games one more game."""
     frame = pd.DataFrame(rows)
     chance = frame.drop_duplicates("game").assign(method="chance", low=np.nan, high=np.nan)
     frame = pd.concat([frame, chance.assign(value=chance["chance"])]).drop(columns="chance")
@@ -89,7 +89,7 @@ def explore(
     sample = embeddings.draw_sample(dataset, found.labels_of(dataset, "reward"), n_sample)
     queries = over_levels(sample.level, N_QUERIES)
     pool = _pool(len(sample.level), queries, len(runs) + 1, limit)
-    k = min(K, len(pool) - int(np.bincount(sample.level[pool]).max()))  # so many are elsewhere
+    k = min(K, len(pool) - int(np.bincount(sample.level[pool]).max()))  # in other levels
     rows: list[dict[str, Any]] = []
     neighbours: dict[str, Array] = {}
 

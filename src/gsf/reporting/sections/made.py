@@ -17,7 +17,7 @@ from gsf.learn.looks import in_order
 from gsf.reporting.page import Page, Part, part, table, text
 
 _PACKAGES = ("torch", "numpy", "procgen-mirror", "rliable", "pandas", "matplotlib")
-# kind of a directory -> the verb that makes it, and its option without a name
+# kind of a directory -> the verb that makes it, and which option is given without its name
 _MADE_BY = {
     "policy": ("collect", ""),
     "dataset": ("materialise", "recording"),
@@ -75,7 +75,7 @@ def _first_of_each(found: Results) -> list[Stage]:
 
 
 def command(stage: Stage) -> str:
-    """What makes it again, every option spelled out; nothing for imported data."""
+    """The command that makes it again, every option spelled out; "" for imported data."""
     verb, positional = _MADE_BY[stage.kind]
     if stage.kind == "dataset" and positional not in stage.config:
         return ""

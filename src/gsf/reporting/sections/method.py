@@ -29,10 +29,10 @@ class Facts:
 
     labels: Mapping[str, Mapping[str, Any]]  # game and cumulant -> a manifest of labels
     policies: Mapping[str, Metrics]  # game -> PPO's log
-    seconds: Mapping[str, Sequence[float]]  # method -> of a step, of each run
+    seconds: Mapping[str, Sequence[float]]  # method -> seconds per step, of each run
     baseline: str
-    reward_labels: Stage | None  # that theorems are drawn of
-    dataset: Stage | None  # theirs
+    reward_labels: Stage | None  # of which the theorems are drawn
+    dataset: Stage | None  # of these labels
 
 
 def method(found: Results, baseline: str, page: Page) -> Iterator[Part | None]:
@@ -130,7 +130,7 @@ def draw_entropy(by_game: Mapping[str, Metrics]) -> Figure:
         ax.plot([row["step"] for row in rows], entropy, color=BLUE)
         if facts := known_facts(game):
             few, many = (math.log(len(x)) for x in (facts.distinct_actions, facts.actions))
-            uniform = few if max(entropy, default=0) <= few + 0.01 else many  # it begins near
+            uniform = few if max(entropy, default=0) <= few + 0.01 else many  # PPO begins near it
             ax.axhline(uniform, **DOTTED)
             ax.set_ylim(0, uniform * 1.08)
     for ax in bottom:
@@ -148,7 +148,7 @@ def draw_cost(seconds: Mapping[str, Sequence[float]], baseline: str) -> Figure:
     ax = figure.subplots()
     for y, method in enumerate(methods):
         runs = np.asarray(seconds[method], dtype=float) / unit
-        # of equal runs the mean may be rounded past them
+        # If runs are equal, their mean may be rounded to just beside them.
         ends = np.maximum([[runs.mean() - runs.min()], [runs.max() - runs.mean()]], 0).tolist()
         ax.barh(y, runs.mean(), 0.7, color=colour(method), xerr=ends if len(runs) > 1 else None)
         ax.text(runs.max() + 0.03, y, f"{runs.mean():.2f}x", va="center", fontsize=7.5)
