@@ -81,6 +81,7 @@ def command(stage: Stage) -> str:
         return ""
     first = [str(stage.config[positional])] if positional in stage.config else []
     rest = {name: value for name, value in stage.config.items() if name != positional}
+    rest |= rest.pop("parts", {})  # --cql.alpha, not --parts.cql.alpha
     return shlex.join(["gsf", verb, *first, *_words(rest)])
 
 
