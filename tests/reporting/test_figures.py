@@ -10,7 +10,7 @@ from matplotlib.text import Text
 
 from gsf.core import drawing
 from gsf.learn.looks import colour
-from gsf.reporting import figures, stats
+from gsf.reporting import contrasts, figures, stats
 from gsf.reporting.scores import scores
 from synthetic import evaluation_rows, table_rows
 
@@ -26,11 +26,11 @@ def frames(n_seeds: int, methods: list[str] = NAMES) -> dict[str, tuple]:
     return {
         "first": (stats.per_game(test, raw=True),),
         "intervals": (stats.aggregates(test),),
-        "box": (stats.ratios(test),),
+        "box": (contrasts.ratios(test),),
         "curves": (stats.curves(rows, n=50),),
         "profiles": (stats.profiles(test),),
         "per_game": (stats.per_game(seen, raw=True), stats.per_game(test, raw=True)),
-        "improvement": (stats.improvement(test),),
+        "improvement": (contrasts.improvement(test),),
         "ablations": (stats.ablations(stats.bootstrap(scores(varied), n=50)),),
     }
 
@@ -88,9 +88,9 @@ def test_on_a_phone_figures_are_drawn_for_its_width(five, name):
         **five,
         "first": (stats.per_game(test, raw=True),),
         "intervals": (stats.aggregates(test),),
-        "improvement": (stats.improvement(test),),
+        "improvement": (contrasts.improvement(test),),
         "per_game": (stats.per_game(seen, raw=True), stats.per_game(test, raw=True)),
-        "gain_by_gap": (stats.gain_by_gap(seen, test),),
+        "gain_by_gap": (contrasts.gain_by_gap(seen, test),),
     }
     with drawing.narrow():
         figure = getattr(figures, name)(*frames[name])
@@ -187,7 +187,7 @@ def test_a_method_that_lacks_a_game_leaves_its_row_empty():
 
 def test_the_box_plot_names_games_without_a_ratio():
     rows = table_rows({("a", "cql"): [[1.0, 2.0]], ("b", "cql"): [[-1.0, 1.0]]})
-    figure = figures.box(stats.ratios(stats.bootstrap(scores(rows))))
+    figure = figures.box(contrasts.ratios(stats.bootstrap(scores(rows))))
     assert "n/a as the baseline is not above 0: b" in " ".join(words(figure).split())
 
 
@@ -209,8 +209,8 @@ def test_many_variants_have_room(name):
     rows = evaluation_rows(**SMALL, methods=names, n_seeds=1)
     seen, test = (stats.bootstrap(scores(rows, s), n=9) for s in ("seen", "unseen"))
     made: dict[str, Any] = {
-        "box": lambda: stats.ratios(test),
-        "gain_by_gap": lambda: stats.gain_by_gap(seen, test),
+        "box": lambda: contrasts.ratios(test),
+        "gain_by_gap": lambda: contrasts.gain_by_gap(seen, test),
         "profiles": lambda: stats.profiles(test),
     }
     figure = getattr(figures, name)(made[name]())

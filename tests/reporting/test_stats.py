@@ -9,7 +9,7 @@ import pytest
 from rliable import metrics
 
 from gsf.core.errors import UserError
-from gsf.reporting import stats
+from gsf.reporting import contrasts, stats
 from gsf.reporting.scores import scores
 from synthetic import evaluation_rows, matrix, table_rows
 
@@ -87,7 +87,7 @@ def test_point_estimates_are_rliables(replicates, rliable_library):
     for method, group in stats.profiles(replicates, thresholds).groupby("method"):
         theirs = rliable_library.score_distributions(matrix(found, method), thresholds)
         assert group["value"].to_numpy() == pytest.approx(theirs, abs=1e-12)
-    for _, row in stats.improvement(replicates).iterrows():
+    for _, row in contrasts.improvement(replicates).iterrows():
         pair = matrix(found, row["method"]), matrix(found, "cql")
         theirs = metrics.probability_of_improvement(*pair)
         assert row["value"] == pytest.approx(theirs, abs=1e-12)
@@ -96,7 +96,7 @@ def test_point_estimates_are_rliables(replicates, rliable_library):
 def test_every_replicate_is_rliables_number_on_the_replicate_matrix(replicates):
     runs = replicates.redrawn("cql", replicates.scores.games)
     others = replicates.redrawn("bc", replicates.scores.games)
-    beats = np.mean([stats._beats(x, y) for x, y in zip(runs, others, strict=True)], axis=0)
+    beats = np.mean([contrasts._beats(x, y) for x, y in zip(runs, others, strict=True)], axis=0)
     for i in (0, 7, 1999):
         ours = np.stack([game[i] for game in runs], axis=1)
         other = np.stack([game[i] for game in others], axis=1)
@@ -128,7 +128,9 @@ def test_same_rows_same_bytes_and_the_global_state_is_left_alone(rows):
     texts = []
     for seed in (0, 0, 1):
         replicates = stats.bootstrap(scores(rows.sample(frac=1, random_state=len(texts))), seed)
-        texts.append(stats.aggregates(replicates).to_csv() + stats.relative(replicates).to_csv())
+        texts.append(
+            stats.aggregates(replicates).to_csv() + contrasts.relative(replicates).to_csv()
+        )
     assert texts[0] == texts[1] != texts[2]
     assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
 
@@ -164,7 +166,7 @@ def test_differences_are_paired_by_level():
     replicates = stats.bootstrap(scores(rows))
     own = only(stats.per_game(replicates), method="cql")
     assert own["high"] - own["low"] > 4
-    frame = stats.differences(replicates)
+    frame = contrasts.differences(replicates)
     assert list(frame["game"]) == ["mine", "iqm", "mean", "median"]
     assert frame[["value", "low", "high"]].to_numpy() == pytest.approx(np.ones((4, 3)))
 
@@ -173,14 +175,14 @@ def test_gap_by_hand_pairs_the_runs():
     seeds = np.array([0.0, 10.0, 20.0])
     seen = table_rows({("mine", "cql"): [[x + 3] * 2 for x in seeds]}, split="seen")
     test = table_rows({("mine", "cql"): [[x] * 2 for x in seeds]})
-    frame = stats.gap(
+    frame = contrasts.gap(
         *(stats.bootstrap(scores(r, s)) for r, s in ((seen, "seen"), (test, "unseen")))
     )
     row = only(frame, game="mine")
     assert [row["value"], row["low"], row["high"]] == pytest.approx([3, 3, 3])
     assert row["split"] == "seen - unseen"
     fewer = stats.bootstrap(scores(test[test["seed"] < 2]))
-    assert len(stats.gap(stats.bootstrap(scores(seen, "seen")), fewer)) == 0
+    assert len(contrasts.gap(stats.bootstrap(scores(seen, "seen")), fewer)) == 0
 
 
 def test_relative_by_hand():
@@ -194,14 +196,14 @@ def test_relative_by_hand():
             ("c", "bc"): [[5.0, 5.0]],
         }
     )
-    frame = stats.relative(stats.bootstrap(scores(rows)))
+    frame = contrasts.relative(stats.bootstrap(scores(rows)))
     assert only(frame, game="a")["value"] == 0.5
     assert only(frame, game="b")["value"] == -0.25
     assert only(frame, game="c")[["value", "low", "high"]].isna().all()  # CQL may be 0 there
     assert only(frame, game="mean")["value"] == 0.125
     assert only(frame, game="median")["value"] == 0.125
     assert only(frame, game="iqm")["value"] == 0.125
-    assert stats.positive_games(stats.bootstrap(scores(rows)), "cql") == ["a", "b"]
+    assert contrasts.positive_games(stats.bootstrap(scores(rows)), "cql") == ["a", "b"]
 
 
 def test_gains_at_equal_temperatures_by_hand():
@@ -215,14 +217,14 @@ def test_gains_at_equal_temperatures_by_hand():
         for mode, returns in by_mode.items()
     ]
     rows = pd.concat([*parts, table_rows({("a", "random"): [[1.0, 1.0]]}, split="validation")])
-    assert stats.tried_temperatures(rows) == [1.0, 0.5]
-    gains = stats.at_equal_temperatures(rows)
+    assert contrasts.tried_temperatures(rows) == [1.0, 0.5]
+    gains = contrasts.at_equal_temperatures(rows)
     found = {(r["method"], r["temperature"]): r["value"] for r in gains.to_dict("records")}
     assert found == {("bc", 1.0): 1.0, ("bc", 0.5): -1.0}
     assert set(gains["n_games"]) == {1}
     assert set(gains["unit"]) == {"return - cql's"}
     with pytest.raises(UserError, match="no method was played beside cql"):
-        stats.at_equal_temperatures(rows[rows["method"] == "cql"])
+        contrasts.at_equal_temperatures(rows[rows["method"] == "cql"])
 
 
 def test_gains_stand_beside_the_baselines_gap():
@@ -233,7 +235,7 @@ def test_gains_stand_beside_the_baselines_gap():
         stats.bootstrap(scores(rows, split=s))
         for rows, s in zip(both, ("seen", "unseen"), strict=True)
     ]
-    (row,) = stats.gain_by_gap(*replicates).to_dict("records")
+    (row,) = contrasts.gain_by_gap(*replicates).to_dict("records")
     assert (row["game"], row["method"]) == ("a", "bc")
     assert row["value"] == 0.5  # (3 - 2) / 2
     assert row["gap"] == 1.0  # (4 - 2) / 2
@@ -245,27 +247,32 @@ def test_the_baseline_is_redrawn_with_the_rest():
     levels = [1.0, 2.0, 9.0, 4.0]
     doubled = [2 * x for x in levels]
     rows = table_rows({("a", "cql"): [levels], ("a", "bc"): [doubled]})
-    row = only(stats.relative(stats.bootstrap(scores(rows))), game="a")
+    row = only(contrasts.relative(stats.bootstrap(scores(rows))), game="a")
     assert [row["value"], row["low"], row["high"]] == pytest.approx([1, 1, 1])
 
 
 def test_ratios_are_over_the_median_baseline_run():
     rows = table_rows({("a", "cql"): [[1.0], [2.0], [6.0]], ("a", "bc"): [[3.0]]})
-    frame = stats.ratios(stats.bootstrap(scores(rows)))
+    frame = contrasts.ratios(stats.bootstrap(scores(rows)))
     assert list(frame["value"]) == [1.5, 0.5, 1.0, 3.0]
     assert list(frame["method"]) == ["bc", "cql", "cql", "cql"]
 
 
 def test_improvement_by_hand():
     rows = table_rows({("a", "cql"): [[1.0], [2.0]], ("a", "bc"): [[2.0], [3.0]]})
-    row = only(stats.improvement(stats.bootstrap(scores(rows))))
+    row = only(contrasts.improvement(stats.bootstrap(scores(rows))))
     assert row["value"] == 0.875  # 2>1, 2=2, 3>1, 3>2
     assert 0 <= row["low"] <= row["high"] <= 1
 
 
 def test_a_baseline_that_is_not_there_is_an_error():
     replicates = stats.bootstrap(scores(table_rows({("a", "bc"): [[1.0]]})))
-    for function in (stats.relative, stats.differences, stats.improvement, stats.ratios):
+    for function in (
+        contrasts.relative,
+        contrasts.differences,
+        contrasts.improvement,
+        contrasts.ratios,
+    ):
         with pytest.raises(UserError, match="no runs of the baseline 'cql'"):
             function(replicates)
 
@@ -315,7 +322,12 @@ def test_the_whole_benchmark_takes_seconds():
     rows = evaluation_rows(splits=["unseen"], modes=["greedy"])
     started = time.process_time()
     replicates = stats.bootstrap(scores(rows))
-    for function in (stats.aggregates, stats.relative, stats.improvement, stats.differences):
+    for function in (
+        stats.aggregates,
+        contrasts.relative,
+        contrasts.improvement,
+        contrasts.differences,
+    ):
         assert len(function(replicates))
     assert time.process_time() - started < 10
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gsf.reporting import stats, tables
+from gsf.reporting import contrasts, stats, tables
 from gsf.reporting.scores import scores
 from gsf.suites.procgen import GAMES
 from synthetic import evaluation_rows, table_rows
@@ -31,7 +31,7 @@ def test_the_papers_table_is_whole():
 def test_ours_stands_beside_the_papers_on_the_same_games():
     methods = ["random", "behaviour", "cql", "bc", "gsf-reward"]
     rows = evaluation_rows(["coinrun", "maze"], methods, n_levels=5, modes=["greedy"])
-    frame = tables.beside_paper(stats.relative(stats.bootstrap(scores(rows), n=50)))
+    frame = tables.beside_paper(contrasts.relative(stats.bootstrap(scores(rows), n=50)))
     table = tables.wide(frame)
     assert list(table["game"]) == ["coinrun", "maze", "iqm", "mean", "median"]
     assert list(table.columns[:5]) == ["game", "random", "behaviour", "bc", "bc (paper)"]
@@ -39,7 +39,7 @@ def test_ours_stands_beside_the_papers_on_the_same_games():
     # the mean of the paper's coinrun and maze, not of its 16 games
     assert table.set_index("game").loc["mean", "bc (paper)"] == f"{(0.070671 - 0.368421) / 2:.2f}"
     assert table.set_index("game").loc["iqm", "bc (paper)"] == f"{(0.070671 - 0.368421) / 2:.2f}"
-    without = tables.beside_paper(stats.relative(stats.bootstrap(scores(rows), n=50)), {"maze"})
+    without = tables.beside_paper(contrasts.relative(stats.bootstrap(scores(rows), n=50)), {"maze"})
     assert tables.wide(without).set_index("game").loc["mean", "bc (paper)"] == "0.07"
 
 

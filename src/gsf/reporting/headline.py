@@ -12,7 +12,7 @@ import pandas as pd
 from gsf.evaluation.intervals import intervals_over
 from gsf.evaluation.rows import REFERENCES
 from gsf.learn.looks import learns_from_labels
-from gsf.reporting import stats
+from gsf.reporting import contrasts, stats
 from gsf.reporting.captions import caveat
 from gsf.reporting.figures import NAMES_OF_REFERENCES
 from gsf.reporting.scores import Scores, spell
@@ -37,7 +37,7 @@ def headline(unseen: Replicates) -> str:
     n_seeds = min(source.n_seeds(m) for m in trained)
     if n_seeds < FEW_SEEDS:
         return f"{first}. {n_seeds} seed{'s' * (n_seeds > 1)} per method cannot rank them.{below}"
-    behind = _pick(stats.differences(unseen, best), source)
+    behind = _pick(contrasts.differences(unseen, best), source)
     rivals = [m for m in trained if m not in ties and behind[m].high >= 0]
     rivals.sort(key=lambda m: -overall[m].value)
     if not rivals:
@@ -73,7 +73,7 @@ def _not_above_random(unseen: Replicates) -> list[str]:
     """Trained methods whose lead over random play may be nothing, or that are below it."""
     if "random" not in unseen.scores.methods:
         return []
-    found = _pick(stats.differences(unseen, "random"), unseen.scores)
+    found = _pick(contrasts.differences(unseen, "random"), unseen.scores)
     return [m for m, x in found.items() if m not in REFERENCES and x.low <= 0]
 
 
@@ -98,7 +98,7 @@ def _poor(unseen: Replicates) -> str:
     """Game by game, methods below random play or not told from it."""
     if "random" not in unseen.scores.returns:
         return ""
-    found = stats.differences(unseen, "random")
+    found = contrasts.differences(unseen, "random")
     found = found[found["game"].isin(unseen.scores.games) & ~found["method"].isin(REFERENCES)]
     words = ""
     for kind, poor in (
@@ -138,7 +138,7 @@ def _basis(unseen: Replicates) -> str:
 
 def _against(unseen: Replicates, baseline: str) -> list[str]:
     """GSF's difference to the baseline: the question the paper asks."""
-    found = _pick(stats.differences(unseen, baseline), unseen.scores)
+    found = _pick(contrasts.differences(unseen, baseline), unseen.scores)
     methods = [m for m in found if learns_from_labels(m)]
     if not methods:
         return []
@@ -148,7 +148,7 @@ def _against(unseen: Replicates, baseline: str) -> list[str]:
 
 
 def _gaps(seen: Replicates, unseen: Replicates) -> list[str]:
-    found = _pick(stats.gap(seen, unseen), unseen.scores)
+    found = _pick(contrasts.gap(seen, unseen), unseen.scores)
     gap = {m: x for m, x in found.items() if m not in REFERENCES}
     if not gap:
         return []

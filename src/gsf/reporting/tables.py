@@ -38,7 +38,7 @@ def paper_table(games: Iterable[str] | None = None) -> pd.DataFrame:
 
 
 def beside_paper(relative: pd.DataFrame, weak: Iterable[str] = ()) -> pd.DataFrame:
-    """`stats.relative` with the paper's numbers as methods "bc (paper)"... beside ours.
+    """`contrasts.relative` with the paper's numbers as methods "bc (paper)"... beside ours.
 
     Its IQM, mean and median are over the games that ours are over, so that the two can be compared:
     not over those that are too `weak`.

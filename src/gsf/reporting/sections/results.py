@@ -7,7 +7,7 @@ import pandas as pd
 
 from gsf.core.errors import UserError
 from gsf.evaluation.rows import REFERENCES
-from gsf.reporting import figures, stats, tables
+from gsf.reporting import contrasts, figures, stats, tables
 from gsf.reporting.captions import over
 from gsf.reporting.page import Page, Part, Shown
 from gsf.reporting.returns import Returns
@@ -59,7 +59,11 @@ def _is_sampled(r: Returns) -> bool:
 
 
 def _has_several_temperatures(r: Returns) -> bool:
-    return len(stats.tried_temperatures(r.rows)) > 1
+    return len(contrasts.tried_temperatures(r.rows)) > 1
+
+
+def _at_equal_temperatures(r: Returns) -> pd.DataFrame:
+    return contrasts.at_equal_temperatures(r.rows, r.baseline)
 
 
 def _has_checkpoints(r: Returns) -> bool:
@@ -72,7 +76,7 @@ def _beside_paper(r: Returns) -> bool:
 
 
 def _ratios(r: Returns) -> pd.DataFrame:
-    ratios = stats.ratios(r.main, r.baseline)
+    ratios = contrasts.ratios(r.main, r.baseline)
     if ratios["value"].isna().all():
         raise UserError(f"the returns of {r.baseline} are not above 0 in any game.")
     return ratios
@@ -86,7 +90,7 @@ def _with_entropy(r: Returns) -> pd.DataFrame:
 
 
 def _gains(r: Any) -> pd.DataFrame:
-    gains = stats.gain_by_gap(r.seen, r.main, r.baseline)
+    gains = contrasts.gain_by_gap(r.seen, r.main, r.baseline)
     gains = gains[~gains["method"].isin(REFERENCES)]
     if not len(gains):
         raise UserError(
@@ -96,7 +100,7 @@ def _gains(r: Any) -> pd.DataFrame:
 
 
 def _gap_aggregates(r: Any) -> pd.DataFrame:
-    gap = stats.gap(r.seen, r.main)
+    gap = contrasts.gap(r.seen, r.main)
     gap = gap[gap["game"].isin(STATISTICS)].rename(columns={"game": "statistic"})
     if not len(gap):
         raise UserError(f"no run has results on both seen and {r.source.split} levels.")
@@ -110,7 +114,7 @@ def _other_mode(r: Any) -> pd.DataFrame:
 
 
 def _relative(r: Returns) -> pd.DataFrame:
-    found = stats.relative(r.main, r.baseline)
+    found = contrasts.relative(r.main, r.baseline)
     found = tables.beside_paper(found, r.source.weak) if _beside_paper(r) else found
     return _once(found, r.source)
 
@@ -150,7 +154,7 @@ RESULTS = (
           "rises with entropy alone, a method gains by playing more randomly, not better.",
           when=_is_sampled),
     Shown("at_equal_temperatures", "If all draw at the same temperature",
-          lambda r: stats.at_equal_temperatures(r.rows, r.baseline), figures.at_equal_temperatures,
+          _at_equal_temperatures, figures.at_equal_temperatures,
           "What each method gains on {baseline} on validation levels, mean over games. Every run "
           "was tried at all of these temperatures there, to choose its own. Where the order of "
           "methods changes with the temperature, it is no property of the methods alone.",
@@ -165,7 +169,7 @@ RESULTS = (
     Shown("profiles", "Performance profiles", lambda r: stats.profiles(r.main), figures.profiles,
           "Share of runs above each score."),
     Shown("improvement", "Probability of improvement over {baseline}",
-          lambda r: stats.improvement(r.main, r.baseline), figures.improvement,
+          lambda r: contrasts.improvement(r.main, r.baseline), figures.improvement,
           "That a run of the method beats a run of {baseline} in the same game.", inches=5),
 )
 
@@ -177,18 +181,18 @@ TABLES = (
     Shown("mean_returns_seen", "Mean return, seen levels",
           lambda r: stats.per_game(r.seen, raw=True), when=lambda r: r.seen),
     Shown("gap", "Generalization gap: seen minus {split}, {unit}",
-          lambda r: _once(stats.gap(r.seen, r.main), r.source), when=lambda r: r.seen),
+          lambda r: _once(contrasts.gap(r.seen, r.main), r.source), when=lambda r: r.seen),
     Shown("relative", "(x - {baseline}) / {baseline}{beside}", _relative,
           words="{of_paper}n/a: the baseline's interval is not above 0."),
     Shown("differences", "{Unit} minus {baseline}'s, paired by level",
-          lambda r: _once(stats.differences(r.main, r.baseline), r.source)),
+          lambda r: _once(contrasts.differences(r.main, r.baseline), r.source)),
     Shown("entropy", "How random the play was, {split} levels", lambda r: stats.entropies(r.source),
           words="Mean entropy of the policy over the actions that differ, in nats. A method near "
           "to random play hardly chooses, whatever it returns.", when=_is_sampled),
     Shown("at_equal_temperatures", "{Unit} minus {baseline}'s if all draw at the same temperature",
-          lambda r: stats.at_equal_temperatures(r.rows, r.baseline), when=_has_several_temperatures,
+          _at_equal_temperatures, when=_has_several_temperatures,
           index="method", columns="temperature"),
     Shown("improvement", "Probability of improvement over {baseline}",
-          lambda r: stats.improvement(r.main, r.baseline), index="method", columns="baseline"),
+          lambda r: contrasts.improvement(r.main, r.baseline), index="method", columns="baseline"),
 )
 # fmt: on
