@@ -11,8 +11,9 @@ from pathlib import Path
 import pandas as pd
 from scipy.stats import spearmanr
 
-from gsf.core.drawing import colour, marker, new_figure, save, styled
+from gsf.core.drawing import new_figure, save, styled
 from gsf.evaluation.held_out_rows import ANY, JUDGED, overall, read_held_out
+from gsf.learn.looks import colour, marker
 
 SHOWN = ("agreement", "nll", "ece", "fqe", "wis")
 

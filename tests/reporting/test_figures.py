@@ -10,7 +10,7 @@ from matplotlib.text import Text
 
 from gsf.core import drawing
 from gsf.learn.looks import colour
-from gsf.reporting import contrasts, figures, stats
+from gsf.reporting import captions, contrasts, figures, stats
 from gsf.reporting.scores import scores
 from synthetic import evaluation_rows, table_rows
 
@@ -72,7 +72,7 @@ def test_figures_of_returns_say_where_they_are_from(five, one, name, tmp_path: P
     assert "1 seed, 2 games" in said
     assert "seeds and levels" not in said
     assert ("95 % intervals over levels" in said) == (name != "box")
-    assert figures.caveat(one["intervals"][0]) not in said  # the page says it, once
+    assert captions.caveat(one["intervals"][0]) not in said  # the page says it, once
     paths = drawing.save(few, tmp_path / name)
     assert [path.suffix for path in paths] == [".png", ".svg"]
     assert all(path.stat().st_size > 5000 for path in paths)
@@ -155,18 +155,18 @@ def test_two_seeds_are_few():
     frame = stats.aggregates(
         stats.bootstrap(scores(table_rows({("maze", "cql"): [[1], [2]]})), n=9)
     )
-    assert "Only 2 seeds" in figures.caveat(frame)
-    assert figures.caveat(frame.assign(n_seeds=3)) == ""
+    assert "Only 2 seeds" in captions.caveat(frame)
+    assert captions.caveat(frame.assign(n_seeds=3)) == ""
     mixed = pd.concat([frame.assign(n_seeds=1), frame])
-    assert "methods with 1 seed" in figures.caveat(mixed)
-    assert figures.over(mixed).endswith("over levels, and over seeds where there are several")
-    assert figures.describe(frame) == "unseen levels, greedy actions, 2 seeds, 1 game"
+    assert "methods with 1 seed" in captions.caveat(mixed)
+    assert captions.over(mixed).endswith("over levels, and over seeds where there are several")
+    assert captions.describe(frame) == "unseen levels, greedy actions, 2 seeds, 1 game"
 
 
 def test_random_play_has_no_seeds_to_warn_of(five):
     frame = five["intervals"][0]
     assert set(frame[frame["method"] == "random"]["n_seeds"]) == {1}
-    assert figures.caveat(frame) == ""
+    assert captions.caveat(frame) == ""
 
 
 def test_a_method_that_lacks_a_game_leaves_its_row_empty():
