@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -7,6 +8,7 @@ from gsf.core import drawing
 from gsf.reporting import figures
 from gsf.reporting.page import Page
 from gsf.reporting.returns import find_returns
+from gsf.reporting.sections import results as section
 from gsf.reporting.sections.results import all_tables, results
 from gsf.reporting.tables import paper_games
 from synthetic import table_rows
@@ -41,8 +43,13 @@ def test_of_one_game_mean_iqm_and_median_are_not_shown_apart(
 ):
     drawn: list[pd.DataFrame] = []
     monkeypatch.setattr(drawing, "rendered", lambda figure, kind: b"<svg/>")
-    kept = figures.intervals
-    monkeypatch.setattr(figures, "intervals", lambda x: drawn.append(x) or kept(x))
+    spied = [
+        replace(x, draw=lambda frame: drawn.append(frame) or figures.intervals(frame))
+        if x.draw is figures.intervals
+        else x
+        for x in section.RESULTS
+    ]
+    monkeypatch.setattr(section, "RESULTS", spied)
     methods = ("random", "bc", "cql")
     tables = [
         table_rows({(g, m): [[6.0, 7.0]] for g in games for m in methods}, split=split, mode=mode)
