@@ -46,7 +46,7 @@ class Metrics:
         self._file = open_own(self._path, "a")
         self._board = None
         if tensorboard:
-            from torch.utils.tensorboard import SummaryWriter
+            from torch.utils.tensorboard import SummaryWriter  # which loads torch
 
             self._board = SummaryWriter(str(directory / "tensorboard"), purge_step=resume_step + 1)
 

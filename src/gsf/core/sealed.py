@@ -113,7 +113,7 @@ def open_table(path: Path, data: bytes) -> bytes:
 
 def save_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
     """Tensors, numbers, strings, lists and dicts only, so that loading never unpickles objects."""
-    import torch
+    import torch  # only here and below: manifests and rows are read without it
 
     buffer = io.BytesIO()
     torch.save(dict(state), buffer)
