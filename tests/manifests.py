@@ -10,7 +10,7 @@ from gsf.core.stage import Identity, _digest, kinds
 
 _PLACE = {"obs_shape": [64, 64, 3], "n_actions": 15, "levels": [0]}
 _CONFIG = {"dataset": "data", "gamma": 0.99, "head": "mlp", "on": "cql", "encoder": "impala"}
-_CONFIG |= {"estimator": "mc", "seed": 0, "quantiles": "dataset"}
+_CONFIG |= {"estimator": "mc", "seed": 0, "quantiles": "dataset", "parts": {}}
 _FACTS: dict[str, dict[str, Any]] = {
     "run": {"game": "maze", "method": "cql", "seed": 0, "reward_scale": 1.0, **_PLACE}
     | {"difficulty": "easy", "actions": None},
@@ -27,7 +27,7 @@ _FACTS: dict[str, dict[str, Any]] = {
 
 
 def identity(kind: str, config: Any = None, inputs: Any = None, options: Any = None) -> Identity:
-    return Identity(kind, inputs or {}, _CONFIG | (config or {}), options or {})
+    return Identity(kind, inputs or {}, _CONFIG | (config or {}), {"on": "cql", **(options or {})})
 
 
 def write(kind: str, path: Path, config: Any = None, inputs: Any = None, **facts: Any) -> Any:

@@ -2,9 +2,10 @@ import pandas as pd
 import pytest
 
 from gsf.core.errors import UserError
+from gsf.reporting.contrasts import gap, ratios
 from gsf.reporting.headline import warning
 from gsf.reporting.scores import scores
-from gsf.reporting.stats import bootstrap, gap, ratios
+from gsf.reporting.stats import bootstrap
 from synthetic import evaluation_rows, matrix, table_rows
 
 
