@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 
 from gsf.core.drawing import new_figure, save, styled
 from gsf.evaluation.held_out_rows import ANY, JUDGED, overall, read_held_out
-from gsf.learn.looks import colour, marker
+from gsf.learn.legend import colour, marker
 
 SHOWN = ("agreement", "nll", "ece", "fqe", "wis")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from gsf.evaluation.rows import COLUMNS, KEYS, REFERENCES, check_rows
-from gsf.learn.looks import in_order
+from gsf.learn.legend import in_order
 from gsf.nets.acting import temperature_of
 from gsf.reporting.scores import Scores
 from gsf.suites.procgen import GAMES

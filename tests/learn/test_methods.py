@@ -21,7 +21,7 @@ from gsf.data.dataset import Dataset
 from gsf.learn import bases, losses, methods
 from gsf.learn.agent import load_agent
 from gsf.learn.learner import AgentConfig, Learner
-from gsf.learn.looks import in_order
+from gsf.learn.legend import in_order
 from gsf.learn.train import TrainConfig, train
 from gsf.reporting.report import ReportConfig, report
 from gsf.sweep.run import RunConfig, run

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from gsf.core import drawing
-from gsf.learn.looks import colour
+from gsf.learn.legend import colour
 from gsf.reporting import captions, contrasts, figures, stats
 from gsf.reporting.scores import scores
 from synthetic import evaluation_rows, table_rows

@@ -17,7 +17,7 @@ from gsf.core.files import digest
 from gsf.core.registry import SOURCE
 
 ROOT = Path(__file__).parents[1]
-_APART = ("gsf.core", "gsf.suites", "gsf.cli", "gsf.learn.looks")  # none of them decides
+_APART = ("gsf.core", "gsf.suites", "gsf.cli", "gsf.learn.legend")  # none of them decides
 _BY_NAME = "gsf.equations"  # one pure function each
 
 

@@ -1,6 +1,6 @@
 """How every figure looks: style, width, panels, files.
 
-How a method looks is in learn/looks.py. Matplotlib is imported by what draws.
+How a method looks is in learn/legend.py. Matplotlib is imported by what draws.
 """
 
 import contextlib

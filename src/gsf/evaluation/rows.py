@@ -14,7 +14,7 @@ from gsf.core.errors import UserError
 from gsf.core.files import digest, write_atomic
 from gsf.core.sealed import KEY, MARK, damaged, open_table, write_table
 from gsf.evaluation.splits import SPLITS as SPLITS
-from gsf.learn.looks import REFERENCES as REFERENCES
+from gsf.learn.legend import REFERENCES as REFERENCES
 from gsf.nets.acting import MODES as MODES
 from gsf.suites import known_facts
 

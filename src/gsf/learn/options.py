@@ -31,7 +31,7 @@ from gsf.core.options import (
 from gsf.core.schema import NUMBER, SEED, TEXT
 from gsf.core.stage import WORLD, Kind
 from gsf.core.variants import LONGEST, directory_name
-from gsf.learn.looks import AUXILIARY, BASES, REFERENCES
+from gsf.learn.legend import AUXILIARY, BASES, REFERENCES
 
 if TYPE_CHECKING:
     from gsf.learn.methods import Method

@@ -17,7 +17,7 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 from gsf.core.drawing import DOTTED, WIDTH, in_a_row, is_narrow, new_figure, panels, styled, wrapped
 from gsf.core.variants import split_variant
 from gsf.evaluation.rows import REFERENCES
-from gsf.learn.looks import colour, in_order, marker
+from gsf.learn.legend import colour, in_order, marker
 from gsf.reporting.captions import source
 from gsf.reporting.scores import Array
 from gsf.reporting.stats import DEFAULT

@@ -11,7 +11,7 @@ import pandas as pd
 
 from gsf.evaluation.intervals import intervals_over
 from gsf.evaluation.rows import REFERENCES
-from gsf.learn.looks import learns_from_labels
+from gsf.learn.legend import learns_from_labels
 from gsf.reporting import contrasts, stats
 from gsf.reporting.captions import caveat
 from gsf.reporting.figures import NAMES_OF_REFERENCES

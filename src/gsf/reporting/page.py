@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from gsf.core import drawing
 from gsf.core.errors import UserError
 from gsf.core.files import write_atomic
-from gsf.learn.looks import colour
+from gsf.learn.legend import colour
 from gsf.reporting import tables
 from gsf.reporting.captions import describe
 from gsf.reporting.stats import STATISTICS

@@ -19,7 +19,7 @@ from gsf.core.logs import console
 from gsf.core.options import to_json
 from gsf.core.results import Results, Stage
 from gsf.core.stage import DONE, MANIFEST, Identity, read_manifest
-from gsf.learn.looks import in_order
+from gsf.learn.legend import in_order
 from gsf.reporting import headline
 from gsf.reporting.gather import RUN, gather, missing_runs
 from gsf.reporting.options import ReportConfig as ReportConfig

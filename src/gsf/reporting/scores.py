@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gsf.core.errors import UserError
 from gsf.evaluation.rows import MODES, REFERENCES
-from gsf.learn.looks import in_order
+from gsf.learn.legend import in_order
 from gsf.reporting.gather import missing_runs
 from gsf.suites import LEAST_WAY, known_facts
 

@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.stats import trim_mean
 
 from gsf.core.files import write_atomic
-from gsf.learn.looks import in_order
+from gsf.learn.legend import in_order
 
 PAPER = " (paper)"  # marks the paper's columns beside ours
 _OVERALL = ("iqm", "mean", "median")  # rows below the games

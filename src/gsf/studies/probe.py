@@ -23,7 +23,7 @@ from gsf.core.results import Results, Stage, read_stage
 from gsf.core.sealed import load_checkpoint, write_table
 from gsf.evaluation.intervals import mean_over_levels
 from gsf.learn.agent import load_agent
-from gsf.learn.looks import colour, in_order
+from gsf.learn.legend import colour, in_order
 from gsf.nets.encoders import Z_DIM
 from gsf.nets.heads import Projection
 from gsf.nets.probe import fit_probe

@@ -14,7 +14,7 @@ from gsf.core.errors import UserError
 from gsf.core.options import CodedOptions, Count, Group, Some, above, between, from_json, to_json
 from gsf.core.presets import Preset, preset_values
 from gsf.core.stage import Kind
-from gsf.learn.looks import AUXILIARY, BASES
+from gsf.learn.legend import AUXILIARY, BASES
 from gsf.sweep.settings import STAGES, check, parse
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gsf.core.errors import UserError
 from gsf.core.logs import progress
 from gsf.core.results import Results, Stage
-from gsf.learn.looks import colour
+from gsf.learn.legend import colour
 from gsf.reporting import pictures
 from gsf.reporting.page import Page, Part, Shown, part, text
 from gsf.studies import embeddings

@@ -17,7 +17,7 @@ from gsf.core.logs import progress
 from gsf.core.results import Results, Stage
 from gsf.evaluation.players import Place, can_play, check_fits, find_players
 from gsf.evaluation.rollout import rollout
-from gsf.learn.looks import colour
+from gsf.learn.legend import colour
 from gsf.nets.acting import Mode
 from gsf.reporting import pictures
 from gsf.reporting.page import Page, Part, data_uri, part, text

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from gsf.core.drawing import is_narrow, new_figure, styled
 from gsf.core.results import Results
 from gsf.evaluation.held_out_rows import ANY, OVERALL, QUANTITIES, overall, read_held_out
-from gsf.learn.looks import colour, in_order, marker
+from gsf.learn.legend import colour, in_order, marker
 from gsf.nets.acting import explain
 from gsf.reporting.figures import errors
 from gsf.reporting.page import Page, Part, Shown, text

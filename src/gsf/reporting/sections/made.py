@@ -13,7 +13,7 @@ from gsf.core.code import is_code
 from gsf.core.results import Results, Stage
 from gsf.core.variants import split_variant
 from gsf.core.version import __version__
-from gsf.learn.looks import in_order
+from gsf.learn.legend import in_order
 from gsf.reporting.page import Page, Part, part, table, text
 
 _PACKAGES = ("torch", "numpy", "procgen-mirror", "rliable", "pandas", "matplotlib")

@@ -15,7 +15,7 @@ from gsf.core.files import digest
 from gsf.core.logs import read_metrics
 from gsf.core.results import Results, Stage
 from gsf.core.stage import METRICS, check_files
-from gsf.learn.looks import colour, in_order
+from gsf.learn.legend import colour, in_order
 from gsf.reporting.page import Page, Part, Shown
 from gsf.reporting.tables import paper_games
 from gsf.suites import known_facts

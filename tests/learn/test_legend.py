@@ -10,16 +10,16 @@ import numpy as np
 
 import gsf
 from gsf.core.registry import facts_in
-from gsf.learn import looks
-from gsf.learn.looks import colour, in_order, learns_from_labels, marker
+from gsf.learn import legend
+from gsf.learn.legend import colour, in_order, learns_from_labels, marker
 from gsf.learn.methods import all_methods
 
-SHIPPED = [*looks.REFERENCES, *looks.BASES, *looks.AUXILIARY]
+SHIPPED = [*legend.REFERENCES, *legend.BASES, *legend.AUXILIARY]
 SOURCE = Path(gsf.__file__).parent
 
 
 def test_every_method_is_known_without_running_its_file():
-    assert sorted(all_methods()) == sorted([*looks.BASES, *looks.AUXILIARY])
+    assert sorted(all_methods()) == sorted([*legend.BASES, *legend.AUXILIARY])
 
 
 def test_each_kind_by_name_and_what_learns_from_labels_last():
@@ -38,7 +38,7 @@ def test_what_says_no_colour_has_one_that_follows_from_its_name():
     assert [*map(colour, names)] == [*map(colour, names)]
     assert len({colour(x) for x in names}) > 5
     assert len({marker(x) for x in names}) > 5
-    assert not {colour(x) for x in names} & set(looks.COLOURS.values())
+    assert not {colour(x) for x in names} & set(legend.COLOURS.values())
 
 
 def test_what_a_class_says_is_read_and_not_run(tmp_path):
@@ -52,7 +52,7 @@ def test_what_a_class_says_is_read_and_not_run(tmp_path):
 CODE = """
 import sys
 from gsf.reporting.headline import headline
-from gsf.learn.looks import AUXILIARY, colour, in_order
+from gsf.learn.legend import AUXILIARY, colour, in_order
 assert "torch" not in sys.modules
 assert "curl" not in AUXILIARY
 assert {"pull", "rank-reward", "gsf-reward"} <= set(AUXILIARY)
@@ -70,7 +70,7 @@ def test_a_file_more_or_less_needs_no_list_to_be_edited(tmp_path):
     (folder / "curl.py").unlink()
     vpn, gsf_loss = (folder / "vpn.py").read_text(), (folder / "gsf.py").read_text()
     renamed = vpn.replace('name = "vpn"', 'name = "pull"')
-    (folder / "pull.py").write_text(renamed.replace(looks.COLOURS["vpn"], "#123456"))
+    (folder / "pull.py").write_text(renamed.replace(legend.COLOURS["vpn"], "#123456"))
     (folder / "rank.py").write_text(
         gsf_loss.replace('name = "gsf"', 'name = "rank"').replace("    colour", "    hue")
     )
@@ -95,7 +95,7 @@ def oklab(linear: np.ndarray) -> np.ndarray:
 
 def test_methods_can_be_told_apart_by_colour_blind_readers():
     colours = [colour(m) for m in SHIPPED]
-    assert set(looks.COLOURS) <= {*SHIPPED}
+    assert set(legend.COLOURS) <= {*SHIPPED}
     srgb = np.array([[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in colours])
     linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
     protan = [[0.1523, 1.0526, -0.2049], [0.1145, 0.7863, 0.0992], [-0.0039, -0.0481, 1.0520]]
