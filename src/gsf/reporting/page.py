@@ -77,7 +77,7 @@ class Page:
         if shown := [part for part in parts if part is not None]:
             self.sections.append({"anchor": anchor, "title": title, "parts": shown})
 
-    def show(self, listed: Iterable[Shown], data: Any, **names: str) -> Iterator[Part | None]:
+    def show(self, listed: Iterable[Shown], data: Any, /, **names: str) -> Iterator[Part | None]:
         """Every figure and table that there is something for, made of the section's data."""
         for shown in listed:
             if shown.when(data):

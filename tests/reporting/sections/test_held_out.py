@@ -17,7 +17,8 @@ def write_run(path, method, nll, step=10):
     facts = {"game": "sites", "method": method, "seed": 0}
     beside = {"obs_shape": [8, 8, 1], "n_actions": 2, "levels": ["a"], "reward_scale": 1.0}
     config = {"dataset": "data", "gamma": 0.99, "head": "mlp", "on": method, "encoder": "nature"}
-    Identity("run", config=config).write(
+    config |= {"parts": {}}
+    Identity("run", config=config, options={"on": method}).write(
         path, **facts, **beside, difficulty=None, actions=None, in_place=True
     )
     rows = [

@@ -63,7 +63,7 @@ def held_out(rows: pd.DataFrame, page: Page) -> Iterator[Part | None]:
     for number, ((game, data), part) in enumerate(rows.groupby(["game", "data"], sort=True)):
         ending, first = f"_{number}" if number else "", part.iloc[0]
         names = {"game": str(game), "data": str(data), "modes": explain(part["mode"])}
-        names |= {"n_contexts": first["n_contexts"], "n_episodes": f"{first['n_episodes']:,}"}
+        names |= {"n_contexts": str(first["n_contexts"]), "n_episodes": f"{first['n_episodes']:,}"}
         listed = [replace(shown, name=f"{shown.name}{ending}") for shown in SHOWN]
         yield from page.show(listed, part, **names)
 
