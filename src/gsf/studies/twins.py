@@ -45,7 +45,8 @@ def probe_looks(config: ProbeConfig) -> Path:
     assert config.looks is not None
     data = Dataset.open(config.looks)
     twins, game = draw_twins(data, config.sample), inside(data.name)
-    runs = [x for x in Results(config.runs).of_kind("run") if inside(str(x.manifest["game"])) == game]
+    trained = Results(config.runs).of_kind("run")
+    runs = [x for x in trained if inside(str(x.manifest["game"])) == game]
     if not runs:
         raise UserError(f"none of the runs is of {game}, whose looks {config.looks} has.")
     rows = list(_of_the_data(twins))
