@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from chains import write_chain
+from gsf.core import loop
 from gsf.core.errors import UserError
+from gsf.core.logs import read_metrics
 from gsf.core.sealed import load_checkpoint
 from gsf.core.stage import read_manifest
 from gsf.gvf import td
@@ -34,7 +36,7 @@ def small_td(tmp_path, name, **options):
 
 def test_a_killed_fit_goes_on_exactly(tmp_path, monkeypatch):
     whole = fit(small_td(tmp_path, "whole"))
-    save = td.save_checkpoint
+    save = loop.save_checkpoint
 
     def save_and_die(path, state):
         save(path, state)
@@ -42,7 +44,7 @@ def test_a_killed_fit_goes_on_exactly(tmp_path, monkeypatch):
 
     config = small_td(tmp_path, "killed")
     with monkeypatch.context() as patch:
-        patch.setattr(td, "save_checkpoint", save_and_die)
+        patch.setattr(loop, "save_checkpoint", save_and_die)
         with pytest.raises(KeyboardInterrupt):
             fit(config)
     assert load_checkpoint(config.out / "checkpoint.pt")["step"] == 4
@@ -63,8 +65,10 @@ def test_asked_to_stop_a_fit_loses_no_step(tmp_path):
     said = stopped(fit, config, td.TDLearner, "update", at=6)
     assert said == f"step 6 of 8 is saved in {config.out}"
     fit(config)
-    for file in ("values.npy", "metrics.jsonl"):
-        assert (config.out / file).read_bytes() == (whole / file).read_bytes()
+    assert (config.out / "values.npy").read_bytes() == (whole / "values.npy").read_bytes()
+    rows = [read_metrics(x / "metrics.jsonl") for x in (whole, config.out)]
+    assert all(row.pop("fit/seconds") > 0 for row in (*rows[0], *rows[1]))
+    assert rows[0] == rows[1]
 
 
 def test_seeds_differ_and_repeat(tmp_path):
@@ -86,7 +90,9 @@ def test_nan_stops_and_keeps_the_last_good_checkpoint(tmp_path, monkeypatch):
         return update(self, *args, **kwargs)
 
     monkeypatch.setattr(td.TDLearner, "update", poisoned)
-    with pytest.raises(UserError, match="loss is nan at step 6; the last good checkpoint"):
+    with pytest.raises(
+        UserError, match="by step 8: gvf/loss is nan; the last good checkpoint, of step 4"
+    ):
         fit(config)
     state = load_checkpoint(config.out / "checkpoint.pt")
     assert state["step"] == 4

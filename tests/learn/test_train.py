@@ -25,7 +25,7 @@ from gsf.data.dataset import Dataset
 from gsf.learn import bases, losses
 from gsf.learn.agent import load_agent
 from gsf.learn.learner import Learner
-from gsf.learn.train import TrainConfig, kept_steps, train
+from gsf.learn.train import TrainConfig, train
 from signals import stopped
 
 
@@ -252,13 +252,6 @@ def test_seeds_differ_and_repeat(dataset: Dataset, tmp_path: Path) -> None:
     assert not equal(encoders[0], encoders[2])
 
 
-def test_kept_steps_are_even_and_end_at_the_end() -> None:
-    assert kept_steps(1000, 10) == set(range(100, 1001, 100))
-    assert kept_steps(7, 3) == {3, 5, 7}
-    assert kept_steps(5, 1) == {5}
-    assert kept_steps(2, 5) == {1, 2}
-
-
 def test_batches_come_from_few_levels_if_asked(
     dataset: Dataset, labels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,14 +291,12 @@ def test_nan_stops_with_the_step_and_keeps_the_last_good_checkpoint(
         info = update(self, *args)
         return info | {"cql/loss": torch.tensor(value)} if calls == 5 else info
 
-    for value, shown in ((float("nan"), "nan"), (-3e6, "3e\\+06"), (float("inf"), "inf")):
+    for value, shown in ((float("nan"), "nan"), (-3e6, "-1.5e\\+06"), (float("inf"), "inf")):
         calls = 0
         out = tmp_path / str(value)
         with monkeypatch.context() as patch:
             patch.setattr(Learner, "update", bad)
-            with pytest.raises(
-                UserError, match=f"by step 6: .cql/loss. was {shown}.*step 4"
-            ) as error:
+            with pytest.raises(UserError, match=f"by step 6: cql/loss is {shown}.*step 4") as error:
                 train(config_of(dataset, out, checkpoint_every=2))
         assert str(out / "checkpoint.pt") in str(error.value)
         assert load_checkpoint(out / "checkpoint.pt")["step"] == 4

@@ -38,11 +38,8 @@ from gsf.behaviour.rllte import read_rllte
 from gsf.core.code import decided_by
 from gsf.core.errors import UserError
 from gsf.core.files import locked
-from gsf.core.interrupts import stoppable
-from gsf.core.logs import Metrics, console, progress, read_metrics
-from gsf.core.presets import shorter_presets
-from gsf.core.schema import COUNT, NUMBER
-from gsf.core.sealed import fitting, load_checkpoint, save_checkpoint
+from gsf.core.logs import console, read_metrics
+from gsf.core.loop import Loop
 from gsf.core.stage import METRICS, Identity
 from gsf.core.version import __version__
 from gsf.data.tiers import WEAK
@@ -52,7 +49,7 @@ from gsf.nets.runtime import keep_freed_memory
 from gsf.suites import facts_of
 from gsf.suites.gymnasium import code_of, departure
 
-TRAINING_STATE, WEAK_POLICY = "checkpoint.pt", "weak.pt"
+WEAK_POLICY = "weak.pt"
 
 
 def collect(config: CollectConfig) -> Path:
@@ -184,51 +181,38 @@ def _train(
     if first:
         ppo.net.load_state_dict(first.net.state_dict())
         ppo.frames = first.provenance.get("frames", 0)
-    seconds, saved = 0.0, time.monotonic()
-    if (out / TRAINING_STATE).is_file():
-        path = out / TRAINING_STATE
-        state = from_tensors(load_checkpoint(path, {"frames": COUNT, "seconds": NUMBER}))
-        if state["frames"] >= config.frames + config.frames_per_update:
-            raise UserError(
-                f"{out} has trained for {state['frames']:,} frames already; ask for at least as "
-                "many --frames, or choose another --out."
-            )
-        with fitting(path):
-            ppo.load_state_dict(state)
-        seconds = state["seconds"]
-        console.print(f"going on from frame {ppo.frames:,}.")
-    shorter = shorter_presets("collect", "frames", config.frames)
-    with (
-        stoppable() as stop,
-        contextlib.closing(ppo.env),
-        contextlib.closing(
-            Metrics(out, ppo.frames, tensorboard=config.tensorboard, wandb=config.wandb)
-        ) as metrics,
-        progress(f"ppo {config.game}", config.frames, "frames", shorter) as advance,
-    ):
-        advance(ppo.frames)
-        while ppo.frames < config.frames:
-            started = time.monotonic()
-            row = ppo.iterate()
-            elapsed, stopping = time.monotonic() - started, stop.asked
-            seconds += elapsed
-            row |= {"frames_per_second": config.frames_per_update / elapsed, "seconds": seconds}
-            metrics.write(ppo.frames, {f"ppo/{name}": value for name, value in row.items()})
-            advance(ppo.frames, **{k: row[k] for k in ("return", "entropy") if k in row})
-            if config.keep_weak and _is_weak(config, ppo) and not (out / WEAK_POLICY).is_file():
-                provenance = _provenance(config, identity, ppo, out, first)
-                save_policy(out / WEAK_POLICY, ppo.net, provenance)
-            due = time.monotonic() - saved >= config.checkpoint_seconds
-            if due or stopping or ppo.frames >= config.frames:
-                state = ppo.state_dict() | {"seconds": seconds}
-                save_checkpoint(out / TRAINING_STATE, to_tensors(state))
-                saved = time.monotonic()
-                stop.kept = f"frame {ppo.frames:,} of {config.frames:,} is saved in {out}"
-            if stopping:
-                break
+
+    def step() -> dict[str, float]:
+        started = time.monotonic()
+        row = ppo.iterate()
+        if config.keep_weak and _is_weak(config, ppo) and not (out / WEAK_POLICY).is_file():
+            provenance = _provenance(config, identity, ppo, row["entropy"], first)
+            save_policy(out / WEAK_POLICY, ppo.net, provenance)
+        row["frames_per_second"] = config.frames_per_update / (time.monotonic() - started)
+        return {f"ppo/{name}": value for name, value in row.items()}
+
+    with contextlib.closing(ppo.env):
+        Loop(
+            out=out,
+            name="ppo",
+            of=config.played,
+            total=("collect", "frames", config.frames),
+            stride=config.frames_per_update,
+            step=step,
+            state=lambda: to_tensors(ppo.state_dict()),
+            load=lambda state: ppo.load_state_dict(from_tensors(state)),
+            modules=[ppo.net],
+            log_every=1,
+            save_seconds=config.checkpoint_seconds,
+            shown=("/return", "/entropy"),
+            tensorboard=config.tensorboard,
+            wandb=config.wandb,
+        ).run(ppo.frames)
     (out / RECORDING_STATE).unlink(missing_ok=True)  # of a policy that has now learnt more
     shutil.rmtree(out / DATASET, ignore_errors=True)
-    return save_policy(out / POLICY, ppo.net, _provenance(config, identity, ppo, out, first))
+    entropy = read_metrics(out / METRICS)[-1]["ppo/entropy"]
+    provenance = _provenance(config, identity, ppo, entropy, first)
+    return save_policy(out / POLICY, ppo.net, provenance)
 
 
 def _is_weak(config: CollectConfig, ppo: PPO) -> bool:
@@ -238,7 +222,11 @@ def _is_weak(config: CollectConfig, ppo: PPO) -> bool:
 
 
 def _provenance(
-    config: CollectConfig, identity: Identity, ppo: PPO, out: Path, first: BehaviourPolicy | None
+    config: CollectConfig,
+    identity: Identity,
+    ppo: PPO,
+    entropy: float,
+    first: BehaviourPolicy | None,
 ) -> dict[str, Any]:
     """Where a policy came from, and how it played at the end."""
     return {
@@ -250,7 +238,7 @@ def _provenance(
         "seed": config.seed,
         "frames": ppo.frames,
         "return": ppo.mean_return,
-        "entropy": read_metrics(out / METRICS)[-1]["ppo/entropy"],
+        "entropy": entropy,
         "gsf": __version__,
         "config": identity.options,
         **({"started_from": first.provenance["digest"]} if first else {}),

@@ -29,6 +29,7 @@ from gsf.gvf.levels import check_known_levels, check_levels
 from gsf.gvf.monte_carlo import monte_carlo
 from gsf.gvf.options import FitConfig as FitConfig
 from gsf.nets import encoders
+from gsf.nets.encoders import Architecture
 from gsf.nets.precision import settled
 from gsf.nets.runtime import pick_device
 
@@ -52,19 +53,8 @@ def fit(config: FitConfig) -> Path:
         from gsf.gvf.compare import compare  # which fits with this module
 
         return compare(dataset, config)
-    cumulant, inputs = found.value, {"dataset": dataset.digest, **found.identity("cumulant")}
-    rank = config.rank or cumulant.rank
-    resolved: dict[str, Any] = {"cumulant": found.name, "rank": rank}
-    if config.estimator == "td":
-        encoder.value.convolutions(dataset.obs_shape)  # refuses images before anything is computed
-        inputs |= encoder.identity("encoder")
-        resolved["encoder"] = encoder.name
-    else:
-        resolved |= dict.fromkeys(TD_ONLY)
-    if config.bootstrap:
-        inputs["bootstrap"] = read_manifest(config.bootstrap, "gvf")["digest"]
-    inputs |= decided_by(__name__, cumulant.function, encoder.value.build)
-    identity = Identity.of("gvf", config, inputs, **resolved)
+    cumulant, rank = found.value, config.rank or found.value.rank
+    identity = _identity(config, dataset, found, encoder)
     if identity.is_done(config.out):
         console.print(f"{config.out} is there already.")
         return config.out
@@ -112,6 +102,23 @@ def _settled(config: FitConfig, dataset: Dataset) -> FitConfig:
         return dataclasses.replace(config, precision="float32")
     made: FitConfig = settled(config, config.out, "gvf", dataset.obs_shape, config.batch)
     return made
+
+
+def _identity(
+    config: FitConfig, dataset: Dataset, found: Found[Cumulant], encoder: Found[Architecture]
+) -> Identity:
+    inputs = {"dataset": dataset.digest, **found.identity("cumulant")}
+    resolved: dict[str, Any] = {"cumulant": found.name, "rank": config.rank or found.value.rank}
+    if config.estimator == "td":
+        encoder.value.convolutions(dataset.obs_shape)  # refuses images before anything is computed
+        inputs |= encoder.identity("encoder")
+        resolved["encoder"] = encoder.name
+    else:
+        resolved |= dict.fromkeys(TD_ONLY)
+    if config.bootstrap:
+        inputs["bootstrap"] = read_manifest(config.bootstrap, "gvf")["digest"]
+    inputs |= decided_by(__name__, found.value.function, encoder.value.build)
+    return Identity.of("gvf", config, inputs, **resolved)
 
 
 @contextlib.contextmanager

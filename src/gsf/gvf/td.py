@@ -6,7 +6,6 @@ follows. PopArt keeps every level's and component's targets at the same scale. W
 holds one GVF per action (SARSA), else one. Used by the stage `gsf fit` (fit.py).
 """
 
-import contextlib
 import copy
 import dataclasses
 import json
@@ -20,11 +19,10 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from gsf.core.errors import UserError
-from gsf.core.interrupts import stoppable
-from gsf.core.logs import Metrics, progress
-from gsf.core.presets import shorter_presets
+from gsf.core.logs import progress
+from gsf.core.loop import Loop
 from gsf.core.schema import LEVELS, POSITIVE, SHAPE, parse_json
-from gsf.core.sealed import fitting, load_checkpoint, save_checkpoint
+from gsf.core.sealed import fitting, load_checkpoint
 from gsf.data.dataset import Batch, Dataset
 from gsf.equations import (
     ema,
@@ -46,7 +44,6 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 VALUE_BATCH = 512
-LOG_STEPS = 50
 FIT = 2  # stream of random numbers, beside the seed
 
 
@@ -165,7 +162,7 @@ class TDLearner:
         *,
         gamma: float | Tensor,
         rate: float,
-    ) -> dict[str, float]:
+    ) -> dict[str, Tensor]:
         level = batch.level
         with torch.no_grad():
             next_value = self.popart.denormalise(
@@ -181,7 +178,7 @@ class TDLearner:
         with torch.no_grad():
             for old, new in zip(self.target.parameters(), self.online.parameters(), strict=True):
                 old.copy_(ema(old, new, rate))
-        return {"gvf/loss": loss.item(), "gvf/target": y.mean().item()}
+        return {"gvf/loss": loss.detach(), "gvf/target": y.mean()}
 
     @torch.no_grad()
     def values(self, dataset: Dataset, rows: Array, level: Array) -> Array:
@@ -306,48 +303,35 @@ def learn(dataset: Dataset, cumulants: Array, config: "FitConfig", out: Path) ->
         "d": cumulants.shape[1],
     }
     keep_freed_memory()
-    learner, step = TDLearner(shape, config.seed, config.lr, config.device), 0
+    learner = TDLearner(shape, config.seed, config.lr, config.device)
     for net in (learner.online, learner.target):
         net.encoder.trunk.bf16 = config.precision == "bf16"
-    if (out / "checkpoint.pt").is_file():
-        state = load_checkpoint(out / "checkpoint.pt", CHECKPOINT)
-        with fitting(out / "checkpoint.pt"):
-            learner.load(state)
-        step = state["step"]
     ahead = Ahead(dataset, cumulants, config.n_steps, q)
     slot_of = dataset.action.astype(np.int64) if q else np.zeros(len(dataset), np.int64)
-    with (
-        stoppable() as stop,
-        contextlib.closing(Metrics(out, step)) as metrics,
-        progress(
-            f"fit {config.cumulant}",
-            config.grad_steps,
-            shorter=shorter_presets("fit", "grad_steps", config.grad_steps),
-        ) as advance,
-    ):
-        for now in range(step + 1, config.grad_steps + 1):
-            rows = ahead.rows[learner.rng.integers(len(ahead.rows), size=config.batch)]
-            batch, total, discount, final = ahead.batch(rows, config.gamma)
-            slots = slot_of[rows], slot_of[ahead.following[final]]  # -1: no next action is needed
-            info = learner.update(
-                batch.to(config.device),
-                total.to(config.device),
-                *(torch.as_tensor(x, device=config.device) for x in slots),
-                gamma=discount.to(config.device),
-                rate=config.target_rate,
-            )
-            if not np.isfinite(info["gvf/loss"]):
-                raise UserError(
-                    f"the GVF's loss is {info['gvf/loss']} at step {now}; the last good checkpoint "
-                    f"is kept in {out}: try a lower --lr or --gamma in another --out."
-                )
-            last, stopping = now == config.grad_steps, stop.asked
-            if now % LOG_STEPS == 0 or last:
-                metrics.write(now, info)
-            if now % config.checkpoint_every == 0 or last or stopping:
-                save_checkpoint(out / "checkpoint.pt", {**learner.state(), "step": now})
-                stop.kept = f"step {now:,} of {config.grad_steps:,} is saved in {out}"
-            advance(now, loss=info["gvf/loss"])
-            if stopping:
-                break
+
+    def step() -> dict[str, Tensor]:
+        rows = ahead.rows[learner.rng.integers(len(ahead.rows), size=config.batch)]
+        batch, total, discount, final = ahead.batch(rows, config.gamma)
+        slots = slot_of[rows], slot_of[ahead.following[final]]  # -1: no next action is needed
+        return learner.update(
+            batch.to(config.device),
+            total.to(config.device),
+            *(torch.as_tensor(x, device=config.device) for x in slots),
+            gamma=discount.to(config.device),
+            rate=config.target_rate,
+        )
+
+    Loop(
+        out=out,
+        name="fit",
+        of=config.cumulant,
+        total=("fit", "grad_steps", config.grad_steps),
+        step=step,
+        state=learner.state,
+        load=learner.load,
+        modules=[learner.online],
+        read=lambda path: load_checkpoint(path, CHECKPOINT),
+        save_every=config.checkpoint_every,
+        advice="Try a lower --lr or --gamma in another --out.",
+    ).run()
     return learner

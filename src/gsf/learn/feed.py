@@ -25,7 +25,7 @@ AHEAD_OF_A_GPU = 2  # one being copied, one being drawn
 class Fed:
     batch: Batch
     drawn: Drawn
-    rng: Mapping[str, Any]  # state of the generator after them: whoever goes on begins here
+    rng: Mapping[str, Any]  # state of the generator after them
 
     def map(self, move: Callable[[Tensor], Tensor]) -> Fed:
         drawn = {
@@ -49,6 +49,7 @@ class Feed:
         self._draw, self._rng, self._ahead, self._pin = draw, rng, ahead, pin
         self._pool = ThreadPoolExecutor(1, "gsf-feed") if ahead else None
         self._drawing: deque[Future[Fed]] = deque()
+        self.state = rng.bit_generator.state  # after the last batch: whoever goes on begins here
 
     def _next(self) -> Fed:
         batch, drawn = self._draw(self._rng)
@@ -57,10 +58,13 @@ class Feed:
 
     def __next__(self) -> Fed:
         if self._pool is None:
-            return self._next()
-        while len(self._drawing) <= self._ahead:
-            self._drawing.append(self._pool.submit(self._next))
-        return self._drawing.popleft().result()
+            fed = self._next()
+        else:
+            while len(self._drawing) <= self._ahead:
+                self._drawing.append(self._pool.submit(self._next))
+            fed = self._drawing.popleft().result()
+        self.state = fed.rng
+        return fed
 
     def __enter__(self) -> Self:
         return self

@@ -181,14 +181,6 @@ class Learner:
         values = {name: torch.as_tensor(x, device=self.device) for name, x in info.items()}
         return {f"{term}/{name}": x.detach() for name, x in values.items()}
 
-    def finite(self) -> bool:
-        parameters = (p for module in self.modules.values() for p in module.parameters())
-        return all(bool(p.isfinite().all()) for p in parameters)
-
-    def networks(self) -> dict[str, Any]:
-        """What acting needs."""
-        return {name: self.modules[name].state_dict() for name in ("encoder", "base")}
-
     def state(self) -> dict[str, Any]:
         """What going on needs."""
         return {

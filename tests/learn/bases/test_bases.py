@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from gsf.core.loop import all_finite
 from gsf.data.dataset import Dataset
 from gsf.learn import bases, check, methods
 from gsf.learn.learner import AgentConfig, Learner
@@ -47,7 +48,7 @@ def test_every_loss_works_on_every_base(
     info = learner.update(dataset.sample(24, rng, learner.n_levels), rng)
     assert {f"{name}/loss", f"{loss.partition('-')[0]}/loss"} <= info.keys()
     assert all(value.isfinite() and not value.requires_grad for value in info.values())
-    assert learner.finite()
+    assert all_finite(learner.modules.values())
     assert not torch.equal(before, learner.encoder.trunk.fc.weight)
 
 

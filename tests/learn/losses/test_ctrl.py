@@ -11,6 +11,7 @@ from torch.nn.functional import normalize
 
 import tiny
 from gsf.core.errors import UserError
+from gsf.core.loop import all_finite
 from gsf.data.dataset import Dataset
 from gsf.learn.learner import AgentConfig, Learner
 from gsf.learn.losses import Spec
@@ -205,5 +206,5 @@ def test_small_batches_and_no_queue(dataset: Dataset, n_queue: int) -> None:
     learner, rng = make_learner(dataset, n_queue=n_queue), np.random.default_rng(0)
     for _ in range(3):
         info = learner.update(dataset.sample(4, rng), rng)
-    assert learner.finite()
+    assert all_finite(learner.modules.values())
     assert 0 < float(info["ctrl/occupied"]) <= (2 + n_queue) / 200

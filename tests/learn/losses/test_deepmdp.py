@@ -8,6 +8,7 @@ import torch
 
 from chains import LENGTH, write_chain
 from episodes import write_episodes
+from gsf.core.loop import all_finite
 from gsf.data.dataset import Dataset
 from gsf.learn.learner import AgentConfig, Learner
 from gsf.learn.losses.deepmdp import DeepMDP
@@ -95,4 +96,4 @@ def test_a_batch_without_any_next_observation(episodes: Dataset) -> None:
     rows = np.flatnonzero(~episodes.has_next)
     info = learner.update(episodes.gather(rows), np.random.default_rng(0))
     assert float(info["deepmdp/latent"]) == 0
-    assert learner.finite()
+    assert all_finite(learner.modules.values())
