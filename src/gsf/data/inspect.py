@@ -114,13 +114,14 @@ def info(config: InfoConfig) -> None:
 
 
 def _details(recording: Recording) -> dict[str, Any]:
-    """What is not on its card."""
+    """What is not on its card, or is longer here."""
     takes = recording.takes
     returns = [take.returns for take in takes if take.returns]
     episodes = int(sum(r["episodes"] or 0 for r in returns))
     return {
         "known": _known(recording),
-        "takes": " + ".join(f"{take.n_steps:,} steps x {take.n_envs} envs" for take in takes),
+        "transitions": f"{len(recording):,} = "
+        + " + ".join(f"{take.n_steps:,} steps x {take.n_envs} envs" for take in takes),
         "episodes": f"{episodes:,}" if returns else "unknown until replayed",
         "policy": "; ".join(_words(take.policy) for take in takes),
         "seed": ", ".join(str(take.seed) for take in takes),
