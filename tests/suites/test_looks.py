@@ -128,7 +128,7 @@ def test_a_skin_changes_the_picture_and_nothing_else(game):
 
 
 def test_skins_of_training_validation_and_unseen_looks_are_others():
-    skins, all_of_them = Skins("plunder"), skins_of("plunder")
+    skins, all_of_them = Skins(find_game("plunder")[0], "plunder"), skins_of("plunder")
     assert len(set(all_of_them)) == len(all_of_them) == 2 * (4 + 1)
     train, validation, unseen = (
         {skins.skin(first + i) for i in range(50)} for first in (0, 500_000, 1_000_000)

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gsf.core.errors import UserError
-from gsf.suites import Array
-from gsf.suites.procgen import procgen
+from gsf.suites import Array, Suite
 
 WORD = 4  # bytes of every number
 OPTIONS, SEEDS, COUNTERS, ENTITY = 12, 5, 15, 31  # how many numbers there are of each
@@ -96,17 +95,17 @@ def skins_of(game: str) -> tuple[Skin, ...]:
 class Skins:
     """What `looks.Dressed` asks for, of a game of Procgen."""
 
-    def __init__(self, game: str) -> None:
-        self._game, skins = game, skins_of(game)
+    def __init__(self, suite: Suite, game: str) -> None:
+        self._suite, self._game, skins = suite, game, skins_of(game)
         half, quarter = len(skins) // 2, len(skins) // 4
         self._training, self._validation = skins[:half], skins[half : half + quarter]
         self._unseen = skins[half + quarter :]
 
     def _of(self, look: int) -> tuple[Skin, ...]:
         """Skins of training, validation and unseen looks are others."""
-        if look >= procgen.first_unseen:
+        if look >= self._suite.first_unseen:
             return self._unseen
-        return self._training if look < procgen.first_validation else self._validation
+        return self._training if look < self._suite.first_validation else self._validation
 
     def check(self, looks: int, first: int = 0) -> None:
         if looks > (n := len(self._of(first))):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from gsf.core.errors import UserError
 from gsf.suites import Array, Game, Levels, Suite, find_game, known_facts
+from gsf.suites._skins import Skins
 
 LookKind = Literal["filters", "skins"]
 LAYOUTS = 200
@@ -110,9 +111,7 @@ def wardrobe(kind: str, game: str) -> Wardrobe:
         return Filters()
     if suite.name != "procgen":
         raise UserError(f"{game} has no skins, which are Procgen's; filters are for any game.")
-    from gsf.suites._skins import Skins  # which needs Procgen's facts
-
-    return Skins(name)
+    return Skins(suite, name)
 
 
 class Draw(NamedTuple):
