@@ -1,6 +1,8 @@
 """One identity: what decides an output, what does not, and what is said of another in its place."""
 
 import dataclasses
+import subprocess
+import sys
 import typing
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +77,13 @@ def test_every_path_has_a_role(kind: str):
     hints = typing.get_type_hints(config, include_extras=True)
     paths = {name for name, hint in hints.items() if "pathlib" in str(hint)}
     assert paths <= set(roles(config))
+
+
+def test_every_kind_is_declared_beside_its_options_and_read_without_torch():
+    kinds_of = {"dataset", "gvf", "labels", "policy", "recording", "report", "run", "similar"}
+    code = f"import sys; from gsf.core.stage import kinds; assert {kinds_of} <= set(kinds())"
+    code += "; assert not {'torch', 'matplotlib', 'procgen'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @dataclass(frozen=True)
