@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-import gsf.behaviour.collect
 import gsf.behaviour.record
+import gsf.core.loop
 import gsf.data.recording
 import gsf.data.replay
 from gsf.behaviour.collect import CollectConfig, collect
@@ -146,7 +146,7 @@ def test_episodes_of_any_length_go_on_to_the_same_bytes(tmp_path, monkeypatch, s
         saves += 1
         raise Killed
 
-    for module in (gsf.behaviour.collect, gsf.behaviour.record):
+    for module in (gsf.core.loop, gsf.behaviour.record):
         monkeypatch.setattr(module, "save_checkpoint", killed_after)
     config = CollectConfig(out=tmp_path / "killed", **options, **SMALL)
     for _ in range(6):  # three updates, three blocks
