@@ -14,7 +14,7 @@ class Pull(AuxiliaryLoss):
     name = "pull"
 
     @dataclass(frozen=True)
-    class Config:
+    class Config(AuxiliaryLoss.Config):
         power: float = 2.0
         """Of |z|."""
 

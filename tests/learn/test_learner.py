@@ -16,7 +16,7 @@ from gsf.data.dataset import Dataset
 from gsf.learn import bases, losses
 from gsf.learn.agent import Agent
 from gsf.learn.context import Spec
-from gsf.learn.learner import AgentConfig, Learner, reward_scale
+from gsf.learn.learner import AgentConfig, Learner, reward_scale, share_of_lr
 from gsf.learn.losses import AuxiliaryLoss, Released
 from gsf.nets.encoders import Encoder
 from gsf.nets.runtime import seeded
@@ -25,8 +25,10 @@ GSF = losses.find("gsf").value
 CQL = bases.find("cql").value
 
 
-def make_learner(dataset: Dataset, labels: Path | None = None, **options: Any) -> Learner:
-    config = AgentConfig(**{"encoder": "impala_small", **options})
+def make_learner(
+    dataset: Dataset, labels: Path | None = None, method: str = "cql", **options: Any
+) -> Learner:
+    config = AgentConfig(**{"method": method, "encoder": "impala_small", **options})
     return Learner(config, dataset, np.random.default_rng(0), labels)
 
 
@@ -195,7 +197,7 @@ def test_imitates_actions_that_can_be_seen(dataset: Dataset, method: str) -> Non
 
 def test_weight_zero_is_the_base_alone(dataset: Dataset, labels: Path) -> None:
     alone = make_learner(dataset)
-    with_gsf = make_learner(dataset, labels, method="gsf-reward", aux_weight=0.0)
+    with_gsf = make_learner(dataset, labels, method="gsf-reward", parts={"gsf": {"weight": 0.0}})
     info = [step(learner) for learner in (alone, with_gsf)]
     assert same(weights(alone.encoder), weights(with_gsf.encoder))
     assert same(weights(alone.base), weights(with_gsf.base))
@@ -203,20 +205,60 @@ def test_weight_zero_is_the_base_alone(dataset: Dataset, labels: Path) -> None:
     assert "gsf/accuracy" in info[1]
 
 
-def test_joint_gradient_is_the_weighted_sum(dataset: Dataset, labels: Path) -> None:
-    learner = make_learner(dataset, labels, method="gsf-reward", aux_weight=0.3)
+def gradients(loss: Tensor, learner: Learner) -> list[Tensor]:
+    return list(torch.autograd.grad(loss, list(learner.encoder.parameters()), retain_graph=True))
+
+
+@pytest.mark.parametrize("update", ["joint", "alternating"])
+def test_several_losses_are_summed_by_their_weights(
+    dataset: Dataset, labels: Path, update: str
+) -> None:
+    weight = {"gsf": {"weight": 0.3}, "deepmdp": {"weight": 2.0}}
+    options: Any = {"update": update, "parts": weight, "crop": 0}
+    learner = make_learner(dataset, labels, "gsf-reward+deepmdp", **options)
     rng = np.random.default_rng(1)
-    context = learner.look(dataset.sample(16, rng), rng)
-    assert learner.aux is not None
-    loss, _ = learner.base(context.z, context)
-    parts = list(learner.encoder.parameters())
-    rl = torch.autograd.grad(loss, parts, retain_graph=True)
-    aux = torch.autograd.grad(learner.aux(context)[0], parts)
-    learner.optimizers["rl"].step = lambda: None  # type: ignore[assignment, method-assign]
+    batch = dataset.sample(16, rng)
+    context = learner.look(batch, rng)
+    base, _ = learner.base(context.z, context)
+    gsf, _ = learner.losses["gsf"](context)  # whose labels `look` has drawn
+    deepmdp, _ = learner.losses["deepmdp"](context)
+    terms = [gradients(loss, learner) for loss in (base, gsf, deepmdp)]
+    weights = [1.0, 0.3, 2.0] if update == "joint" else [0.0, 0.3, 2.0]
+    for optimizer in learner.optimizers.values():
+        optimizer.step = lambda: None  # type: ignore[assignment, method-assign]
+    info = learner.update(batch, rng)
+    assert {"cql/loss", "gsf/loss", "deepmdp/loss"} < info.keys()
+    wanted = [sum(w * g for w, g in zip(weights, x, strict=True)) for x in zip(*terms, strict=True)]
+    for p, expected in zip(learner.encoder.parameters(), wanted, strict=True):
+        torch.testing.assert_close(p.grad, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_each_loss_sees_what_itself_has_drawn(dataset: Dataset, labels: Path) -> None:
+    learner = make_learner(dataset, labels, "curl+gsf-reward+vpn")
+    seen: dict[str, set[str]] = {}
+    for name, loss in learner.losses.items():
+        loss.register_forward_hook(
+            lambda _, inputs, __, name=name: seen.update({name: {*inputs[0].drawn}})
+        )
     step(learner)
-    for p, a, b in zip(parts, rl, aux, strict=True):
-        assert p.grad is not None
-        torch.testing.assert_close(p.grad, a + 0.3 * b, rtol=1e-4, atol=1e-6)
+    assert seen["gsf"] == {"label"}
+    assert not seen["curl"]
+    assert "last_obs" in seen["vpn"]
+    assert list(seen) == ["curl", "gsf", "vpn"]
+
+
+def test_losses_that_want_different_batches_or_targets_are_refused(
+    dataset: Dataset, labels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert make_learner(dataset, labels, "gsf-reward+curl").encoder_rate == 0.025
+    in_batch = {"gsf": {"quantiles": "batch", "batch_levels": 3}}
+    assert make_learner(dataset, labels, "gsf-reward+curl", parts=in_batch).n_levels == 3
+    monkeypatch.setattr(losses.find("vpn").value, "n_levels", 2)
+    monkeypatch.setattr(losses.find("vpn").value, "encoder_rate", 0.5)
+    with pytest.raises(UserError, match="share n_levels, but gsf wants 3, vpn wants 2; set their"):
+        make_learner(dataset, labels, "gsf-reward+vpn", parts=in_batch)
+    with pytest.raises(UserError, match="share encoder_rate, but curl wants"):
+        make_learner(dataset, method="curl+vpn")
 
 
 def test_alternating_takes_two_steps_and_encodes_again(dataset: Dataset, labels: Path) -> None:
@@ -232,9 +274,8 @@ def test_alternating_takes_two_steps_and_encodes_again(dataset: Dataset, labels:
                 (context.z.detach(), learner.encoder(context.obs), weights(learner.encoder))
             )
 
-    assert learner.aux is not None
-    learner.aux.register_forward_hook(record)
-    before = weights(learner.aux)
+    learner.losses["gsf"].register_forward_hook(record)
+    before = weights(learner.losses["gsf"])
     step(learner)
     step(alone)
     [(z, again, encoder_then)] = seen
@@ -242,19 +283,69 @@ def test_alternating_takes_two_steps_and_encodes_again(dataset: Dataset, labels:
     assert same(encoder_then, weights(alone.encoder))
     assert not same(encoder_then, weights(learner.encoder))
     assert same(weights(learner.base), weights(alone.base))
-    assert not same(before, weights(learner.aux))
+    assert not same(before, weights(learner.losses["gsf"]))
 
 
 def test_stop_gradient_leaves_the_encoder_to_the_auxiliary_loss(
     dataset: Dataset, labels: Path
 ) -> None:
-    learner = make_learner(dataset, labels, method="gsf-reward", stop_gradient=True, aux_weight=0.0)
+    learner = make_learner(
+        dataset, labels, method="gsf-reward", stop_gradient=True, parts={"gsf": {"weight": 0.0}}
+    )
     before, head = weights(learner.encoder), weights(learner.base)
     step(learner)
     assert same(before, weights(learner.encoder))
     assert not same(head, weights(learner.base))
     with pytest.raises(UserError, match="stop-gradient"):
         AgentConfig(stop_gradient=True).resolved()
+
+
+# Optimisers
+
+
+def test_by_default_it_is_plain_adam_bit_for_bit(dataset: Dataset) -> None:
+    learner, plain = make_learner(dataset), make_learner(dataset)
+    trained = plain.optimizers["rl"].param_groups[0]["params"]
+    adam = torch.optim.Adam(trained, 3e-4, fused=True)
+    plain._step = lambda _, terms: (  # type: ignore[method-assign]
+        adam.zero_grad(),
+        torch.stack(terms).sum().backward(),
+        adam.step(),
+    )
+    for seed in range(3):
+        step(learner, seed=seed)
+        step(plain, seed=seed)
+    assert same(weights(learner.encoder), weights(plain.encoder))
+    assert same(weights(learner.base), weights(plain.base))
+
+
+def test_learning_rates_rise_and_fall() -> None:
+    assert [share_of_lr(i, 0, None) for i in (0, 5)] == [1, 1]
+    assert [share_of_lr(i, 4, None) for i in range(6)] == [0.25, 0.5, 0.75, 1, 1, 1]
+    falls = [share_of_lr(i, 2, 6) for i in range(6)]  # a cosine over 4 steps behind 2
+    assert falls == pytest.approx([0.5, 1, 1, (1 + 0.5**0.5) / 2, 0.5, (1 - 0.5**0.5) / 2])
+
+
+def test_every_optimiser_follows_the_schedule_and_the_clip(dataset: Dataset) -> None:
+    options: Any = {"lr": 1e-3, "aux_lr": 1e-2, "warmup": 4, "clip_grad": 1e-3}
+    learner = make_learner(dataset, method="curl", update="alternating", **options)
+    step(learner)
+    step(learner)
+    rates = {name: x.param_groups[0]["lr"] for name, x in learner.optimizers.items()}
+    assert rates == pytest.approx({"rl": 5e-4, "aux": 5e-3})
+    grads = [p.grad for p in learner.optimizers["aux"].param_groups[0]["params"]]
+    assert torch.cat([g.flatten() for g in grads if g is not None]).norm() <= 1.001e-3
+
+
+def test_adamw_shrinks_weights_beside_the_gradient(dataset: Dataset) -> None:
+    options: Any = {"optimizer": "adamw", "weight_decay": 0.5, "lr": 0.1}
+    learner = make_learner(dataset, method="bc", **options)
+    p = torch.nn.Parameter(torch.tensor([2.0]))
+    learner.optimizers["rl"].param_groups[0]["params"] = [p]
+    learner._step("rl", [0 * p.sum()])
+    assert p.item() == pytest.approx(2 * (1 - 0.1 * 0.5))
+    with pytest.raises(UserError, match="--lr-schedule cosine has to know"):
+        make_learner(dataset, lr_schedule="cosine")
 
 
 def test_on_behaviour_cloning(dataset: Dataset, labels: Path) -> None:

@@ -66,6 +66,9 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Files of a user's own, in the working directory."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my-loss.py").write_text(LOSS.replace('"pull"', '"tiny"'))
+    (tmp_path / "a+b.py").write_text(LOSS.replace('"pull"', '"ab"'))
+    (tmp_path / "light.py").write_text(LOSS.replace("Config(AuxiliaryLoss.Config)", "Config"))
+    (tmp_path / "train.py").write_text(LOSS.replace('"pull"', '"train"'))
     (tmp_path / "labelled.py").write_text(
         LOSS.replace('"pull"', '"mine"; needs = frozenset({"labels"})')
     )
@@ -96,6 +99,9 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "mine.py:danger",
         ),
         ("my_base.py:Mine", "imitate", "my_base.py:Mine", None, None),
+        ("gsf-reward+curl", "gsf-reward+curl", "cql", "gsf curl", "reward"),
+        ("vpn+a+b.py:Pull+gsf-action", "vpn+ab+gsf-action", "cql", "vpn a+b.py:Pull gsf", "action"),
+        ("a+b.py:Pull", "ab", "cql", "a+b.py:Pull", None),
     ],
 )
 def test_a_name_is_a_base_a_loss_and_a_cumulant(
@@ -103,7 +109,7 @@ def test_a_name_is_a_base_a_loss_and_a_cumulant(
 ) -> None:
     method = methods.find(spec)
     assert (method.spec, method.name, method.base.spec) == (spec, name, base)
-    assert (method.loss and method.loss.spec) == loss
+    assert [part.spec for part in method.losses] == (loss or "").split()
     assert method.cumulant == cumulant
     assert set(method.identity()) == {x.name for x in method.parts.values() if ".py:" in x.spec}
     assert methods.find_all([spec]) == [method]
@@ -122,11 +128,22 @@ def test_a_name_is_a_base_a_loss_and_a_cumulant(
         ("curl-reward", "curl needs no labels, so it takes no cumulant"),
         ("missing.py:Mine", "no Python file missing.py"),
         ("mine.py:danger", "'danger' of mine.py is not an auxiliary loss"),
+        ("curl+curl", "'curl[+]curl': curl is there twice"),
+        ("curl+iql", "iql is a base; name losses, and --on iql"),
+        ("gsf-reward+labelled.py:Pull-action", "labels of one cumulant, not reward and action"),
+        ("curl+vnp", "unknown method 'vnp'; did you mean vpn"),
+        ("train.py:Pull", "its name, 'train', cannot stand before options"),
     ],
 )
 def test_a_wrong_name_gets_one_sentence(own: Path, spec: str, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         methods.find(spec)
+
+
+def test_a_loss_without_a_weight_says_how_to_get_one(own: Path, dataset: Dataset) -> None:
+    config = AgentConfig(method="light.py:Pull", encoder="impala_small")
+    with pytest.raises(UserError, match="pull: write `class Config"):
+        Learner(config, dataset, np.random.default_rng(0))
 
 
 def test_two_methods_of_one_name_are_refused(own: Path) -> None:
@@ -223,7 +240,8 @@ def test_one_new_file_is_a_new_method(new_loss: Path, dataset: Dataset, tmp_path
     argv += ["--grad-steps", "2", "--batch", "8", "--encoder", "impala_small", "--log-every", "1"]
     assert cli.main(["train", *argv]) == 0
     assert json.loads((out / "manifest.json").read_text())["config"]["parts"]["pull"] == {
-        "power": 3.0
+        "weight": 1.0,
+        "power": 3.0,
     }
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert "pull/loss" in rows[-1]

@@ -42,6 +42,15 @@ def config_of(
     return TrainConfig(dataset=dataset.path, out=out, labels=labels, **(defaults | options))
 
 
+EVERY_OPTION_OF_OPTIMISERS = {
+    "optimizer": "adamw",
+    "weight_decay": 0.1,
+    "lr_schedule": "cosine",
+    "warmup": 3,
+    "clip_grad": 0.5,
+}
+
+
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """The training process dies while it computes this step."""
     update, calls = Learner.update, 0
@@ -79,12 +88,12 @@ def assert_same_run(first: Path, second: Path) -> None:
 
 
 @pytest.mark.parametrize(  # every other part by itself: goes_on_from_what_was_saved of `gsf check`
-    ("method", "update"),
+    ("method", "options"),
     [
-        ("top_bc", "joint"),  # keeps what it has found in the dataset
-        ("ctrl", "joint"),  # has a queue
-        ("gsf-reward", "joint"),
-        ("gsf-reward", "alternating"),
+        ("top_bc", {}),  # keeps what it has found in the dataset
+        ("ctrl", {}),  # has a queue
+        ("gsf-reward", {}),
+        ("gsf-reward+curl", {"update": "alternating", **EVERY_OPTION_OF_OPTIMISERS}),
     ],
 )
 def test_20_steps_are_10_and_a_kill_and_10_more_bit_for_bit(
@@ -93,16 +102,16 @@ def test_20_steps_are_10_and_a_kill_and_10_more_bit_for_bit(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     method: str,
-    update: str,
+    options: dict[str, Any],
 ) -> None:
     config = config_of(
         dataset,
         tmp_path / "whole",
         labels if method.startswith("gsf") else None,
         method=method,
-        update=update,
         grad_steps=20,
         keep=2,
+        **options,
     )
     train(config)
     parts = dataclasses.replace(config, out=tmp_path / "parts")
@@ -150,6 +159,13 @@ def test_more_steps_continue_a_finished_run_to_what_it_would_have_been(
     assert read_manifest(longer.out, "run", whole=False)["config"]["grad_steps"] == 16
     with pytest.raises(UserError, match="holds a run with --grad-steps 16, not 8"):
         train(short)
+
+
+def test_a_cosine_ends_where_it_was_to_end(dataset: Dataset, tmp_path: Path) -> None:
+    config = config_of(dataset, tmp_path / "run", method="bc", lr_schedule="cosine", grad_steps=4)
+    train(config)
+    with pytest.raises(UserError, match="holds a run with --grad-steps 4, not 6; remove it or"):
+        train(dataclasses.replace(config, grad_steps=6))
 
 
 def test_survives_kill_9(dataset: Dataset, tmp_path: Path) -> None:

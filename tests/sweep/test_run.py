@@ -120,7 +120,7 @@ def test_code_of_ones_own_is_swept_like_any_other(swept, tmp_path, monkeypatch, 
         assert method in shown
     assert manifest["config"]["parts"]["gsf"]["tau"] == 0.25
     assert (tmp_path / "out/starpilot/labels-danger-mc").is_dir()
-    with pytest.raises(UserError, match="pull has no option strength; there are power"):
+    with pytest.raises(UserError, match="pull has no option strength; there are weight, power"):
         RunConfig(methods=own.methods, set=("pull.strength=1",))
     with pytest.raises(UserError, match=r"choose an owner among .*train.*cql.*gsf"):
         RunConfig(set=("pull.power=1",))
@@ -188,8 +188,8 @@ def test_tuning_in_two_processes_reports_other_seeds_with_the_chosen_setting(
     manifest = json.loads((tmp_path / "starpilot/gsf-successor/seed0/manifest.json").read_text())
     made = manifest["config"]
     chosen = trials.set_index("method").query("chosen").loc["gsf-successor", "setting"]
-    alpha, weight = made["parts"]["cql"]["alpha"], made["aux_weight"]
-    assert chosen == f"cql.alpha={alpha:g} train.aux_weight={weight:g}"
+    alpha, weight = made["parts"]["cql"]["alpha"], made["parts"]["gsf"]["weight"]
+    assert chosen == f"cql.alpha={alpha:g} gsf.weight={weight:g}"
     assert (made["grad_steps"], made["lr"]) == (2, 1e-3)
     assert "bc, 2 steps" in (tmp_path / "starpilot/bc/seed0.log").read_text()
     shown = capsys.readouterr().out

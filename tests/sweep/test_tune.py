@@ -23,7 +23,7 @@ def rows(method: str, trial: int, greedy: list[float], softmax: list[float]) -> 
 @pytest.mark.parametrize("update", ["joint", "alternating"])
 @pytest.mark.parametrize("base", bases.names())
 def test_every_method_has_four_different_trials_and_the_first_is_the_default(base, update):
-    for method in methods.all_methods():
+    for method in [*methods.all_methods(), "gsf-reward+curl"]:
         on = None if method in bases.names() else base
         config = AgentConfig(method=method, on=on, update=update)
         chosen = [_decisive(config, trial) for trial in trials(config)]
@@ -37,11 +37,11 @@ def _decisive(config: AgentConfig, trial: tuple[str, ...]) -> tuple[object, ...]
     run = RunConfig(methods=(config.method,), set=(on, *trial))
     [method] = run.find_methods()
     resolved = run.stage("train", method, dataset=".", out=".").resolved()
-    joint, aux = config.update == "joint", method.method.loss is not None
+    joint, aux = config.update == "joint", method.method.losses
     return (
         resolved.lr,
         resolved.parts[method.method.base.name],
-        resolved.aux_weight if aux and joint else None,
+        *(resolved.parts[loss.name].weight for loss in aux if joint),
         resolved.aux_lr if aux and not joint else None,
     )
 

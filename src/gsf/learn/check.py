@@ -51,13 +51,13 @@ class Subject:
         return Learner(config, self.dataset, np.random.default_rng(seed), self.labels)
 
     def part(self, learner: Learner) -> Base | AuxiliaryLoss:
-        return learner.base if learner.aux is None else learner.aux
+        return next(iter(learner.losses.values()), learner.base)
 
     def loss(self, learner: Learner, seed: int = 0, n: int = 32) -> tuple[Tensor, Info, Context]:
         rng = np.random.default_rng(seed)
         batch = learner.base.sample(self.dataset, n, rng, learner.n_levels)
         context = learner.look(batch, rng)
-        arguments = (context.z, context) if learner.aux is None else (context,)
+        arguments = (context,) if learner.losses else (context.z, context)
         loss, info = self.part(learner)(*arguments)
         return loss, info, context
 
@@ -98,7 +98,7 @@ def trains_the_encoder_and_no_target(subject: Subject) -> None:
     require(first.grad is not None and bool(first.grad.any()), "no gradient reaches the encoder")
     frozen = all(p.grad is None for p in learner.target_encoder.parameters())
     require(frozen, "a gradient reaches the target encoder: encode under torch.no_grad()")
-    if learner.aux is not None:
+    if learner.losses:
         own = all(p.grad is None for p in learner.base.parameters())
         require(own, "a gradient reaches the base's heads, which are not its to train")
     for name, p in subject.part(learner).named_parameters():

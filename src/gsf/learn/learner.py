@@ -1,10 +1,11 @@
-"""A base, alone or with an auxiliary loss on the same encoder: one update (Algorithm 2).
+"""A base, alone or with auxiliary losses on the same encoder: one update (Algorithm 2).
 
 `Learner.update` is a whole training step. Rewards are raw in the dataset; `Spec.scaled` is how they
 are learnt from.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from gsf.core.errors import UserError
 from gsf.data.dataset import Batch, Dataset
 from gsf.equations import gvf_return
 from gsf.gvf.labels import load_labels
@@ -35,6 +37,16 @@ def reward_scale(dataset: Dataset) -> float:
     return float(returns.std()) or 1.0
 
 
+def share_of_lr(step: int, warmup: int, ends: int | None) -> float:
+    """Of the learning rate in a step, from 0: it rises over `warmup` steps, then falls as a cosine
+    to 0 at the step where training `ends`, or stays."""
+    if step < warmup:
+        return (step + 1) / warmup
+    if ends is None:
+        return 1.0
+    return (1 + math.cos(math.pi * (step - warmup) / max(1, ends - warmup))) / 2
+
+
 class Learner:
     """Networks, targets and optimisers; `update` is one training step on a batch."""
 
@@ -45,7 +57,9 @@ class Learner:
         rng: np.random.Generator,
         labels: Path | None = None,
         device: str = "cpu",
+        grad_steps: int | None = None,
     ) -> None:
+        """grad_steps: of the whole training, where a cosine schedule ends."""
         self.config = config = config.resolved()
         self.dataset, self.device = dataset, device
         self.method = method = config.find_method()
@@ -59,18 +73,22 @@ class Learner:
             labels=None if labels is None else load_labels(labels, dataset),
             reward_scale=reward_scale(dataset),
         )
-        self.aux: AuxiliaryLoss | None = None
         with seeded(rng):
             self.encoder = Encoder(dataset.obs_shape, config.encoder)
             self.base = method.base.value(config.parts[method.base.name], spec)
-            if method.loss is not None:
-                self.aux = method.loss.value(config.parts[method.loss.name], spec)
+            self.losses: dict[str, AuxiliaryLoss] = {
+                loss.name: loss.value(config.parts[loss.name], spec) for loss in method.losses
+            }
+        self.weights = {name: config.parts[name].weight for name in self.losses}
+        self.n_levels: int | None = self._agreed("n_levels")  # of a batch; None: any
+        rate: float | None = self._agreed("encoder_rate")
+        self.encoder_rate = config.target_rate if rate is None else rate
         self.target_encoder = frozen_copy(self.encoder)
         self.modules: dict[str, nn.Module] = {
             "encoder": self.encoder,
             "base": self.base,
             "target_encoder": self.target_encoder,
-            **({} if self.aux is None else {"aux": self.aux}),
+            **{f"loss.{name}": loss for name, loss in self.losses.items()},
         }
         for module in self.modules.values():
             module.to(device)
@@ -78,30 +96,42 @@ class Learner:
             network.trunk.bf16 = config.precision == "bf16"
             if config.compile:
                 network.compile()
-        rl, aux = [*self.encoder.parameters(), *_trained(self.base)], _trained(self.aux)
-        self.joint = self.aux is not None and config.update == "joint"
-        trained = rl + aux if self.joint else rl
-        self.optimizers = {"rl": torch.optim.Adam(trained, config.lr, fused=True)}
-        if self.aux is not None and not self.joint:
+        if config.lr_schedule == "cosine" and grad_steps is None:
+            raise UserError("--lr-schedule cosine has to know how many steps there will be.")
+        self.ends = grad_steps if config.lr_schedule == "cosine" else None
+        self.n_updates = 0
+        shared, aux = list(self.encoder.parameters()), _trained(*self.losses.values())
+        self.joint = config.update == "joint"
+        rl = [*shared, *_trained(self.base), *(aux if self.joint else [])]
+        kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+        more: Any = {"weight_decay": config.weight_decay, "fused": True}
+        self.optimizers = {"rl": kind(rl, config.lr, **more)}
+        if self.losses and not self.joint:
             assert config.aux_lr is not None
-            trained = [*self.encoder.parameters(), *aux]
-            self.optimizers["aux"] = torch.optim.Adam(trained, config.aux_lr, fused=True)
+            self.optimizers["aux"] = kind([*shared, *aux], config.aux_lr, **more)
+        self.lrs = {name: x.param_groups[0]["lr"] for name, x in self.optimizers.items()}
 
-    @property
-    def n_levels(self) -> int | None:
-        """How many levels a batch should be drawn from; None: any."""
-        return None if self.aux is None else self.aux.n_levels
+    def _agreed(self, name: str) -> Any:
+        """What the losses that say anything of it say alike; None: none does."""
+        said = {loss: getattr(self.losses[loss], name) for loss in self.losses}
+        said = {loss: value for loss, value in said.items() if value is not None}
+        if len({*said.values()}) > 1:
+            wishes = ", ".join(f"{loss} wants {value:g}" for loss, value in said.items())
+            raise UserError(
+                f"losses of one run share {name}, but {wishes}; set their options alike."
+            )
+        return next(iter(said.values()), None)
 
     def draw(
         self, n: int, rng: np.random.Generator, n_levels: int | None = None
     ) -> tuple[Batch, Drawn]:
-        """A batch, and what base and auxiliary loss draw beside it, all in the CPU's memory."""
+        """A batch, and what base and auxiliary losses draw beside it, all in the CPU's memory."""
         batch = self.base.sample(self.dataset, n, rng, n_levels or self.n_levels)
         return batch, self._drawn(batch, rng)
 
     def _drawn(self, batch: Batch, rng: np.random.Generator) -> Drawn:
-        parts: list[Base | AuxiliaryLoss] = [self.base, *([] if self.aux is None else [self.aux])]
-        return {part.name: part.draw(self.dataset, batch, rng) for part in parts}
+        parts: dict[str, Base | AuxiliaryLoss] = {self.base.name: self.base, **self.losses}
+        return {name: part.draw(self.dataset, batch, rng) for name, part in parts.items()}
 
     def update(
         self, batch: Batch, rng: np.random.Generator, drawn: Drawn | None = None
@@ -114,31 +144,30 @@ class Learner:
         context = self._context(batch, rng, drawn[self.base.name])
         z = context.z.detach() if self.config.stop_gradient else context.z
         loss, info = self.base(z, context)
-        terms, weights = {self.base.name: loss}, {self.base.name: 1.0}
-        metrics = self._named(self.base.name, info)
-        if self.joint:
-            assert self.aux is not None
-            context.drawn = drawn[self.aux.name]
-            terms[self.aux.name], info = self.aux(context)
-            weights[self.aux.name] = self.config.aux_weight
-            metrics |= self._named(self.aux.name, info)
-        self._step("rl", terms, weights)
-
-        if self.aux is not None and not self.joint:
-            context = dataclasses.replace(
-                context, z=self.encoder(context.obs), drawn=drawn[self.aux.name]
-            )
-            terms[self.aux.name], info = self.aux(context)
-            metrics |= self._named(self.aux.name, info)
-            self._step("aux", {self.aux.name: terms[self.aux.name]}, {self.aux.name: 1.0})
-
-        encoder_rate = None if self.aux is None else self.aux.encoder_rate
-        rate = self.config.target_rate if encoder_rate is None else encoder_rate
-        update_target(self.target_encoder, self.encoder, rate)
+        metrics = self._named(self.base.name, loss, info)
+        if self.joint or not self.losses:
+            aux = self._aux(context, drawn, metrics)
+            self._step("rl", [loss, *aux])
+        else:
+            self._step("rl", [loss])
+            context = dataclasses.replace(context, z=self.encoder(context.obs))
+            self._step("aux", self._aux(context, drawn, metrics))
+        update_target(self.target_encoder, self.encoder, self.encoder_rate)
         self.base.after_step(self.config.target_rate)
-        if self.aux is not None:
-            self.aux.after_step()
-        return metrics | {f"{name}/loss": term.detach() for name, term in terms.items()}
+        for part in self.losses.values():
+            part.after_step()
+        self.n_updates += 1
+        return metrics
+
+    def _aux(self, context: Context, drawn: Drawn, metrics: dict[str, Tensor]) -> list[Tensor]:
+        """The auxiliary losses by their weights; each sees what it has drawn itself."""
+        terms = []
+        for name, part in self.losses.items():
+            context.drawn = drawn[name]
+            loss, info = part(context)
+            metrics |= self._named(name, loss, info)
+            terms.append(self.weights[name] * loss)
+        return terms
 
     def _to_device(self, drawn: Drawn) -> Drawn:
         return {
@@ -147,9 +176,9 @@ class Learner:
         }
 
     def look(self, batch: Batch, rng: np.random.Generator) -> Context:
-        """What the auxiliary loss, or without one the base, would see of a batch."""
+        """What the first auxiliary loss, or without one the base, would see of a batch."""
         drawn = self._to_device(self._drawn(batch, rng))
-        return self._context(batch, rng, drawn[(self.aux or self.base).name])
+        return self._context(batch, rng, drawn[next(iter(self.losses), self.base.name)])
 
     def _context(
         self, batch: Batch, rng: np.random.Generator, drawn: Mapping[str, Tensor]
@@ -170,22 +199,27 @@ class Learner:
             crop=crop,
         )
 
-    def _step(self, name: str, terms: dict[str, Tensor], weights: dict[str, float]) -> None:
-        assert terms.keys() == weights.keys()
-        total = torch.stack([weights[term] * terms[term] for term in terms]).sum()
-        self.optimizers[name].zero_grad(set_to_none=True)
-        total.backward()  # type: ignore[no-untyped-call]
-        self.optimizers[name].step()
+    def _step(self, name: str, terms: list[Tensor]) -> None:
+        optimizer, clip = self.optimizers[name], self.config.clip_grad
+        optimizer.zero_grad(set_to_none=True)
+        torch.stack(terms).sum().backward()  # type: ignore[no-untyped-call]
+        share = share_of_lr(self.n_updates, self.config.warmup, self.ends)
+        for group in optimizer.param_groups:
+            group["lr"] = share * self.lrs[name]
+            if clip is not None:
+                nn.utils.clip_grad_norm_(group["params"], clip)
+        optimizer.step()
 
-    def _named(self, term: str, info: Info) -> dict[str, Tensor]:
+    def _named(self, part: str, loss: Tensor, info: Info) -> dict[str, Tensor]:
         values = {name: torch.as_tensor(x, device=self.device) for name, x in info.items()}
-        return {f"{term}/{name}": x.detach() for name, x in values.items()}
+        return {f"{part}/{name}": x.detach() for name, x in {**values, "loss": loss}.items()}
 
     def state(self) -> dict[str, Any]:
         """What going on needs."""
         return {
             **{name: module.state_dict() for name, module in self.modules.items()},
             "optimizers": {name: x.state_dict() for name, x in self.optimizers.items()},
+            "n_updates": self.n_updates,
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -193,7 +227,8 @@ class Learner:
             module.load_state_dict(state[name])
         for name, optimizer in self.optimizers.items():
             optimizer.load_state_dict(state["optimizers"][name])
+        self.n_updates = state["n_updates"]
 
 
-def _trained(module: nn.Module | None) -> list[nn.Parameter]:
-    return [] if module is None else [p for p in module.parameters() if p.requires_grad]
+def _trained(*modules: nn.Module) -> list[nn.Parameter]:
+    return [p for module in modules for p in module.parameters() if p.requires_grad]

@@ -23,7 +23,7 @@ from gsf.core.options import (
     Rate,
     Seed,
     StepSize,
-    Weight,
+    above,
     between,
     check,
     from_json,
@@ -71,14 +71,14 @@ class AgentConfig(Options):
         str,
         tyro.conf.arg(
             help=f"A base ({', '.join(BASES)}), or an auxiliary loss on one "
-            f"({', '.join(AUXILIARY)}); your own as file.py:Name, or gsf-file.py:cumulant. Each "
+            f"({', '.join(AUXILIARY)}), several as gsf-reward+curl; your own as file.py:Name, or gsf-file.py:cumulant. Each "
             "has options of its own, as --cql.alpha: `gsf train --method NAME --help` lists them."
         ),
     ] = "cql"
     name: str | None = None
     """What tables call it, to tell it from others of the method. Default: the method's name."""
     on: str | None = None
-    """The base that an auxiliary loss is added to. Default: cql."""
+    """The base that auxiliary losses are added to. Default: cql."""
     encoder: str = "impala"
     """impala (the paper's), impala_small (about 4x faster on a CPU), nature, or your own as
     file.py:name (docs/extending.md)."""
@@ -94,14 +94,24 @@ class AgentConfig(Options):
     """The setting of the authors' research code for this method (see docs/methods.md)."""
     lr: Annotated[StepSize, Group.LEARNING] = 3e-4
     """Adam's learning rate."""
+    optimizer: Literal["adam", "adamw"] = "adam"
+    """adamw: --weight-decay shrinks weights directly, not through the gradient."""
+    weight_decay: Annotated[float, between(0, 1)] = 0.0
+    """How much weights are pulled towards 0."""
+    lr_schedule: Literal["constant", "cosine"] = "constant"
+    """cosine: learning rates fall to 0 by the last of --grad-steps, of which a run then cannot be
+    given more."""
+    warmup: Annotated[int, between(0, 10**9)] = 0
+    """First steps, over which learning rates rise evenly to their own."""
+    clip_grad: Annotated[float, above(0, 10**6)] | None = None
+    """Longest gradient of a step, by its norm; a longer one is scaled to it. Default: any."""
     target_rate: Rate = 0.005
     """Each step the target networks move by this share towards the online ones."""
     update: Literal["joint", "alternating"] = "joint"
-    """One step on the weighted sum of losses, or two steps with an Adam each (Algorithm 2)."""
-    aux_weight: Weight = 1.0
-    """joint: weight of the auxiliary loss."""
+    """One step on the weighted sum of all losses, or one of the base and one of the auxiliary
+    losses' sum, with an optimiser each (Algorithm 2)."""
     aux_lr: StepSize | None = None
-    """alternating: the auxiliary loss's learning rate. Default: lr."""
+    """alternating: the auxiliary losses' learning rate. Default: lr."""
     precision: Annotated[PrecisionOrAuto, Group.MACHINE] = "float32"
     """bf16: the encoder's convolutions compute in bfloat16, about 1.6 times as fast where the
     processor has it (`avx512_bf16`, `amx_bf16`, GPUs); weights, heads and losses stay float32.
@@ -111,7 +121,7 @@ class AgentConfig(Options):
     """Compile the encoder (torch.compile): half a minute at the start, for long runs on a GPU. On a
     CPU it needs a C++ compiler and gains nothing (docs/speed.md)."""
     parts: Annotated[Mapping[str, Any], tyro.conf.Suppress] = field(default_factory=dict)
-    """Options of the base and of the auxiliary loss by their names, as in {"cql": {"alpha": 2}};
+    """Options of the base and of auxiliary losses by their names, as in {"cql": {"alpha": 2}};
     on the command line --cql.alpha 2."""
 
     def find_method(self) -> "Method":
@@ -135,14 +145,19 @@ class AgentConfig(Options):
         method, stop = self.find_method(), self.stop_gradient
         parts = _options(self.parts, method)
         base = method.base.name
-        if self.released and method.loss is None:
+        if self.released and not method.losses:
             parts[base] = _replace_defaults(parts[base], method.base.value.released)
-        elif self.released and method.loss is not None:
-            loss, released = method.loss.name, method.loss.value.released
+        elif self.released:
+            if len(method.losses) > 1:
+                raise UserError(
+                    f"--released is the setting of one loss; {method.spec} has several."
+                )
+            [loss] = method.losses
+            released = loss.value.released
             of_base = released.base.get(base, method.base.value.released_with_loss)
             stop = stop or released.stop_gradient
             parts[base] = _replace_defaults(parts[base], of_base)
-            parts[loss] = _replace_defaults(parts[loss], released.config)
+            parts[loss.name] = _replace_defaults(parts[loss.name], released.config)
         config = dataclasses.replace(
             self,
             on=method.base.spec,
@@ -150,7 +165,7 @@ class AgentConfig(Options):
             aux_lr=self.lr if self.aux_lr is None else self.aux_lr,
             parts=parts,
         )
-        if stop and method.loss is None:
+        if stop and not method.losses:
             raise UserError("--stop-gradient needs an auxiliary loss to train the encoder.")
         return config
 

@@ -51,12 +51,16 @@ def train(config: TrainConfig) -> Path:
         on=method.base.name,
         encoder=encoder.name,
     )
+    if config.lr_schedule == "cosine":  # with more steps, earlier ones would have been others
+        identity = dataclasses.replace(identity, extendable=frozenset())
     if identity.is_done(config.out):
         console.print(f"{config.out} is done already.", soft_wrap=True)
         return config.out
     keep_freed_memory()
     rng = np.random.default_rng(config.seed)
-    learner = Learner(config, dataset, rng, config.labels, pick_device(config.device))
+    learner = Learner(
+        config, dataset, rng, config.labels, pick_device(config.device), config.grad_steps
+    )
     with locked(config.out):
         identity.begin(
             config.out,

@@ -130,7 +130,7 @@ def _probe(run: Stage, samples: tuple[Sample, Sample, Sample], k: int) -> Iterat
 
 def _head(run: Stage, n_bins: int) -> Any:
     """GSF's own classifier of reward labels, z -> label; None if the run has none."""
-    weights = load_checkpoint(run.path / "checkpoint.pt").get("aux", {})
+    weights = load_checkpoint(run.path / "checkpoint.pt").get("loss.gsf", {})
     if run.config.get("method") != "gsf-reward" or len(weights.get("w.weight", ())) != n_bins:
         return None
     h, w = Projection(Z_DIM, Z_DIM), nn.Linear(Z_DIM, n_bins, bias=False)

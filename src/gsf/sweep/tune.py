@@ -114,14 +114,17 @@ def trials(config: AgentConfig) -> list[tuple[str, ...]]:
     method = config.find_method()
     own = method.base.value.tuning.items()
     grid = {k if "." in k else f"{method.base.name}.{k}": values for k, values in own}
-    if method.loss is not None:
-        decisive, values = next(iter(grid.items()))
-        # A loss with an Adam of its own has no weight.
-        joint = {"train.aux_weight": ("1", "0.1")}
-        aux = joint if config.update == "joint" else {"train.aux_lr": ("3e-4", "3e-5")}
-        grid = {decisive: values[:2], **aux}
-    words = ([f"{option}={value}" for value in values] for option, values in grid.items())
-    return list(itertools.product(*words))
+    words: list[list[tuple[str, ...]]] = [
+        [(f"{option}={value}",) for value in values] for option, values in grid.items()
+    ]
+    if method.losses:
+        # Where losses have an Adam of their own, their common weight would change nothing.
+        aux: list[tuple[str, ...]] = [(f"train.aux_lr={rate}",) for rate in ("3e-4", "3e-5")]
+        if config.update == "joint":
+            names = [loss.name for loss in method.losses]
+            aux = [tuple(f"{name}.weight={weight}" for name in names) for weight in ("1", "0.1")]
+        words = [words[0][:2], aux]
+    return [tuple(itertools.chain(*trial)) for trial in itertools.product(*words)]
 
 
 def choose(rows: pd.DataFrame, step: int) -> pd.DataFrame:

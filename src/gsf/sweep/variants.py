@@ -50,7 +50,7 @@ def find_all(specs: Sequence[str], on: Any) -> list[Variant]:
     called: dict[str, str] = {}  # name -> spec, of methods and of variants
     for spec in specs:
         plain, words = split_variant(spec)
-        if "+" in plain and ".py" not in plain:
+        if "=" in plain.rpartition("+")[2]:
             form = "+owner.option=value, as in gsf-reward+label.n_bins=3"
             raise UserError(f"--methods {spec}: a setting is {form}.")
         for method in methods.find_all([plain], _base(words, on)):
@@ -81,7 +81,7 @@ def _check_settings(variant: Variant) -> None:
         if (owner, option) == ("train", "grad_steps"):
             why = "runs are compared at the same step, so --set says it for all"
             raise UserError(f"{where}: {why}; train.keep keeps networks of earlier steps.")
-        if (owner, option) == ("train", "on") and variant.method.loss is None:
+        if (owner, option) == ("train", "on") and not variant.method.losses:
             raise UserError(f"{where}: {variant.method.name} is a base itself; leave train.on out.")
     if len(variant.name) > LONGEST:
         raise UserError(f"{where}: this names a directory; keep it below {LONGEST} characters.")

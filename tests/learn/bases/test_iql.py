@@ -134,8 +134,7 @@ def test_of_what_was_logged_it_prefers_what_pays(dataset: Dataset) -> None:
     paid.reward = paid.action.astype(np.float32)
     paid.terminated, paid.has_next = np.ones(len(paid), bool), np.zeros(len(paid), bool)
     learner, rng = make_learner(paid), np.random.default_rng(0)
-    for p in learner.optimizers["rl"].param_groups:
-        p["lr"] = 3e-3
+    learner.lrs["rl"] = 3e-3
     for _ in range(40):
         learner.update(paid.sample(16, rng), rng)
         learner.base.after_step(0.2)  # not a matter of how fast targets follow

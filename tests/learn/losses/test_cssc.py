@@ -91,9 +91,9 @@ def test_compares_z_or_its_projection(dataset: Dataset, head: bool) -> None:
     learner: Any = Learner(config, dataset, np.random.default_rng(0))
     batch = dataset.gather(np.arange(40))
     context = learner.look(batch, np.random.default_rng(0))
-    loss, info = learner.aux(context)
+    loss, info = learner.losses["cssc"](context)
     label = torch.from_numpy(action_classes(dataset, np.arange(40), 2))
-    embedding = learner.aux.h(context.z) if head else context.z
+    embedding = learner.losses["cssc"].h(context.z) if head else context.z
     torch.testing.assert_close(loss, same_class_contrast(embedding, label, 0.3)[0])
     assert float(info["ignored"]) == pytest.approx((label < 0).float().mean().item())
-    assert bool(list(learner.aux.parameters())) == head
+    assert bool(list(learner.losses["cssc"].parameters())) == head

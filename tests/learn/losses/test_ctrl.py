@@ -74,7 +74,7 @@ def test_the_neighbour_comes_from_the_nearest_occupied_cluster() -> None:
 
 def test_no_gradient_flows_through_the_targets(dataset: Dataset) -> None:
     learner = make_learner(dataset, neighbour_weight=0.5)
-    aux = learner.aux
+    aux = learner.losses["ctrl"]
     for seed in range(3):  # something in the queue
         aux(one_context(learner, seed))
         aux.after_step()
@@ -110,7 +110,7 @@ def test_whose_cluster_a_stretch_is_of(dataset: Dataset, clusters: Any, second: 
     """Prototypes at 0 and 90 degrees. 50 stretches at 0 and 50 at 17 are all nearest to the first;
     balanced, the second has half of them."""
     learner = make_learner(dataset, n_queue=100, n_windows=2, clusters=clusters)
-    aux, angle = learner.aux, torch.tensor([0.0, 0.3]).repeat_interleave(50)
+    aux, angle = learner.losses["ctrl"], torch.tensor([0.0, 0.3]).repeat_interleave(50)
     aux.queue[:, 0], aux.queue[:, 1] = angle.cos(), angle.sin()
     aux.n_queued.fill_(100)
     _, q, cluster = aux.targets(one_context(learner), torch.eye(2, 256))
@@ -120,7 +120,7 @@ def test_whose_cluster_a_stretch_is_of(dataset: Dataset, clusters: Any, second: 
 
 def test_targets_are_of_the_ema_networks(dataset: Dataset) -> None:
     learner = make_learner(dataset, target_rate=0.25)
-    aux = learner.aux
+    aux = learner.losses["ctrl"]
     assert not any(p.requires_grad for p in aux.target_stretch.parameters())
     context = one_context(learner)
     before = aux.targets(context, torch.eye(3, 256))[0]
@@ -186,7 +186,7 @@ def test_stretches_lie_inside_an_episode(dataset: Dataset) -> None:
 
 def test_queue_keeps_the_newest_and_is_part_of_the_checkpoint(dataset: Dataset) -> None:
     learner = make_learner(dataset, n_queue=10, n_windows=4)
-    aux, views = learner.aux, []
+    aux, views = learner.losses["ctrl"], []
     for seed in range(4):
         context = one_context(learner, seed)
         n_all = len(aux.targets(context, torch.eye(3, 256))[0])
@@ -195,7 +195,7 @@ def test_queue_keeps_the_newest_and_is_part_of_the_checkpoint(dataset: Dataset) 
         aux.after_step()
         assert int(aux.n_queued) == min(4 * (seed + 1), 10)
     torch.testing.assert_close(aux.queue, torch.cat(views[::-1])[:10])
-    other = make_learner(dataset, n_queue=10, n_windows=4).aux
+    other = make_learner(dataset, n_queue=10, n_windows=4).losses["ctrl"]
     other.load_state_dict(aux.state_dict())
     assert int(other.n_queued) == 10
     assert torch.equal(other.queue, aux.queue)

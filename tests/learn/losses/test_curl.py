@@ -32,7 +32,7 @@ def test_the_diagonal_wins_after_training_and_did_not_before(tmp_path: Path) -> 
         context = learner.look(batch, np.random.default_rng(99))
         with torch.no_grad():
             keys = learner.target_encoder(context.crop(batch.obs))
-            return context.z @ learner.aux.w @ keys.T
+            return context.z @ learner.losses["curl"].w @ keys.T
 
     def share_won() -> float:
         return float((logits().argmax(1) == torch.arange(12)).float().mean())
@@ -49,7 +49,9 @@ def test_formula_and_where_the_two_crops_go(dataset: Dataset) -> None:
     learner: Any = make_learner(dataset, crop=2)
     context = learner.look(dataset.gather(np.arange(5)), np.random.default_rng(0))
     with torch.no_grad():
-        learner.aux.w.copy_(torch.from_numpy(np.random.default_rng(1).normal(size=(256, 256))) / 50)
+        learner.losses["curl"].w.copy_(
+            torch.from_numpy(np.random.default_rng(1).normal(size=(256, 256))) / 50
+        )
         learner.target_encoder.embed[0].bias.add_(0.5)  # no longer the online one
     cropped: list[torch.Tensor] = []
     crop = context.crop
@@ -60,12 +62,12 @@ def test_formula_and_where_the_two_crops_go(dataset: Dataset) -> None:
         return cropped[-1]
 
     context.crop = remembered
-    loss, info = learner.aux(context)
+    loss, info = learner.losses["curl"](context)
     (second,) = cropped
     assert not torch.equal(second, context.obs)
     z = learner.encoder(context.obs).detach().double()
     keys = learner.target_encoder(second).double()
-    w, expected, n_right = learner.aux.w.detach().double(), 0.0, 0
+    w, expected, n_right = learner.losses["curl"].w.detach().double(), 0.0, 0
     for i in range(5):
         scores = np.array([float(z[i] @ w @ keys[j]) for j in range(5)])
         expected += (np.log(np.exp(scores).sum()) - scores[i]) / 5

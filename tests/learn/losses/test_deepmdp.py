@@ -35,7 +35,10 @@ def test_predicts_the_next_latent_of_a_chain(tmp_path_factory: pytest.TempPathFa
         z = learner.encoder(episode.obs)
         one_hot = torch.nn.functional.one_hot(episode.action, dataset.n_actions)
         x = torch.cat([z, one_hot], 1)
-        predicted, reward = learner.aux.next_z(x), learner.aux.reward(x)[:, 0]
+        predicted, reward = (
+            learner.losses["deepmdp"].next_z(x),
+            learner.losses["deepmdp"].reward(x)[:, 0],
+        )
     error = torch.cdist(predicted[:-1], z)  # [4,5]: from each state to every one
     assert torch.equal(error.argmin(1), torch.arange(1, LENGTH))
     still = torch.cdist(z, z)[np.arange(LENGTH - 1), np.arange(1, LENGTH)]
@@ -51,12 +54,12 @@ def test_formula_with_the_last_step_of_an_episode(episodes: Dataset) -> None:
     batch = episodes.gather(np.arange(len(episodes)))
     assert not batch.has_next.all()
     context = learner.look(batch, np.random.default_rng(0))
-    loss, info = learner.aux(context)
+    loss, info = learner.losses["deepmdp"](context)
 
     with torch.no_grad():
         x = torch.cat([context.z, torch.nn.functional.one_hot(batch.action, 5)], 1)
-        reward = learner.aux.reward(x)[:, 0].double().numpy()
-        next_z = learner.aux.next_z(x).double().numpy()
+        reward = learner.losses["deepmdp"].reward(x)[:, 0].double().numpy()
+        next_z = learner.losses["deepmdp"].next_z(x).double().numpy()
         true_next = learner.encoder(batch.next_obs).double().numpy()
     errors = [
         np.mean((next_z[i] - true_next[i]) ** 2)
@@ -80,12 +83,12 @@ def test_no_gradient_through_the_next_latent_nor_from_a_next_that_is_not_there(
     next_z = learner.encoder(batch.next_obs).detach()
     batch.next_obs[~batch.has_next] = 0
     context = learner.look(batch, np.random.default_rng(0))
-    loss, _ = learner.aux(context)
+    loss, _ = learner.losses["deepmdp"](context)
     (found,) = torch.autograd.grad(loss, weight)
 
     x = torch.cat([learner.encoder(batch.obs), torch.nn.functional.one_hot(batch.action, 5)], 1)
-    reward = learner.aux.reward(x)[:, 0] - learner.spec.scaled(batch.reward)
-    latent = (learner.aux.next_z(x) - next_z)[batch.has_next]
+    reward = learner.losses["deepmdp"].reward(x)[:, 0] - learner.spec.scaled(batch.reward)
+    latent = (learner.losses["deepmdp"].next_z(x) - next_z)[batch.has_next]
     (expected,) = torch.autograd.grad(reward.square().mean() + latent.square().mean(), weight)
     assert expected.abs().sum() > 0
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-6)

@@ -67,7 +67,7 @@ def test_metrics_are_documented(dataset: Dataset, labels: Path, name: str) -> No
 def gsf(dataset: Dataset, labels: Path, **options: Any) -> tuple[Learner, Any]:
     loss = losses.find("gsf").value.Config(**options)
     learner = make_learner(dataset, labels, "gsf", parts={"gsf": loss})
-    return learner, learner.aux
+    return learner, learner.losses["gsf"]
 
 
 def test_cce_classifies_the_rows_own_labels(dataset: Dataset, labels: Path) -> None:
@@ -99,7 +99,7 @@ def test_one_label_per_component_is_one_cross_entropy_each(
         labels,
     )
     context = one_context(learner)
-    aux: Any = learner.aux
+    aux: Any = learner.losses["gsf"]
     loss, _ = aux(context)
     label = torch.from_numpy(np.load(labels / "label.npy")[context.batch.index.numpy()]).long()
     assert label.shape == (32, tiny.N_ACTIONS)

@@ -151,9 +151,9 @@ def test_loss_is_the_coupling_less_its_constant(dataset: Dataset) -> None:
     config = AgentConfig(method="pse", encoder="impala_small", crop=0, parts={"pse": {"tau": 0.7}})
     learner: Any = Learner(config, dataset, np.random.default_rng(0))
     context = learner.look(dataset.gather(np.arange(16)), np.random.default_rng(1))
-    loss, info = learner.aux(context)
+    loss, info = learner.losses["pse"](context)
     distance = context.drawn["distance"]
-    h = learner.aux.h(learner.encoder(context.drawn["obs"]))
+    h = learner.losses["pse"].h(learner.encoder(context.drawn["obs"]))
     first, second = h[: len(distance)], h[len(distance) :]
     cosine = torch.stack([torch.cosine_similarity(x[None], second) for x in first])
     nearest = (distance.amin(1).mean() + distance.amin(0).mean()) / 2

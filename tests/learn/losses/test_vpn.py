@@ -44,7 +44,7 @@ def test_values_of_a_chain_are_the_closed_form(tmp_path_factory: pytest.TempPath
     rng = np.random.default_rng(0)
     for _ in range(250):
         learner.update(dataset.sample(32, rng), rng)
-    aux, scale = learner.aux, learner.spec.reward_scale
+    aux, scale = learner.losses["vpn"], learner.spec.reward_scale
     expected = chain_values(GAMMA) / scale
     episode = dataset.gather(np.arange(*dataset.episodes()[0]))
     one_hot = torch.nn.functional.one_hot(episode.action, dataset.n_actions)
@@ -72,13 +72,13 @@ def test_targets_and_masks_equal_a_slow_loop_for_every_kind_of_end(
     seen = []
     monkeypatch.setattr(vpn, "masked_huber", lambda *x: (seen.append(x), (0 * x[0]).sum())[1])
     batch = episodes.gather(np.arange(len(episodes)))
-    learner.aux(learner.look(batch, np.random.default_rng(0)))
+    learner.losses["vpn"](learner.look(batch, np.random.default_rng(0)))
     (_, reward, taken), (_, discount, _), (_, target, known) = seen
 
     def value(frame: int) -> float:
         with torch.no_grad():
             z = learner.target_encoder(torch.from_numpy(episodes.obs[frame : frame + 1].copy()))
-            return float(learner.aux.target_value(z))
+            return float(learner.losses["vpn"].target_value(z))
 
     unit = np.asarray(episodes.reward, float) / learner.spec.reward_scale
     stop_of = {i: stop for start, stop in episodes.episodes() for i in range(start, stop)}
@@ -116,7 +116,7 @@ def test_targets_take_no_gradient_and_the_target_head_follows_by_its_rate(
     episodes: Dataset,
 ) -> None:
     learner: Any = make_learner(episodes, parts={"vpn": {"target_rate": 0.25}})
-    aux = learner.aux
+    aux = learner.losses["vpn"]
     context = learner.look(episodes.gather(np.arange(10)), np.random.default_rng(0))
     assert not aux.bootstrap(context).requires_grad
     with torch.no_grad():  # targets that are not the online networks

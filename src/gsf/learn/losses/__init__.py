@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from gsf.core.errors import UserError
-from gsf.core.options import check
+from gsf.core.options import Weight, check
 from gsf.core.registry import Registry
 from gsf.data.dataset import Batch, Dataset
 from gsf.learn.context import Context as Context
@@ -35,15 +35,25 @@ class AuxiliaryLoss(nn.Module, ABC):
     """One auxiliary loss on z: `loss, info = aux(context)`, info named without the loss's name."""
 
     name: ClassVar[str]
-    Config: ClassVar[type[Any]]  # a frozen dataclass with a docstring under each field
     colour: ClassVar[str | Mapping[str, str]] = ""  # in figures; of a loss on labels by cumulant
     needs: ClassVar[Collection[str]] = ()  # fields of Spec that must be there
     released: ClassVar[Released] = Released()
     n_levels: int | None = None  # asks for batches of this many levels; None: any
     encoder_rate: float | None = None  # EMA step of the target encoder; None: as `--target-rate`
 
+    @dataclass(frozen=True)
+    class Config:
+        """Hyperparameters: a loss's own are fields of `class Config(AuxiliaryLoss.Config)`."""
+
+        weight: Weight = 1.0
+        """Weight of this loss in the sum that is learnt from."""
+
     def __init__(self, config: Any, spec: Spec) -> None:
         super().__init__()
+        if not isinstance(config, AuxiliaryLoss.Config):
+            raise UserError(
+                f"{self.name}: write `class Config(AuxiliaryLoss.Config)`, which has its weight."
+            )
         check(config, f"{self.name}.")
         for need in sorted(self.needs):
             if getattr(spec, need) is None:
@@ -65,7 +75,8 @@ class AuxiliaryLoss(nn.Module, ABC):
 
 
 def _is_loss(value: Any) -> bool:
-    return isinstance(value, type) and issubclass(value, AuxiliaryLoss) and hasattr(value, "Config")
+    kind = isinstance(value, type) and issubclass(value, AuxiliaryLoss)
+    return kind and value is not AuxiliaryLoss
 
 
 _registry: Registry[type[AuxiliaryLoss]] = Registry("auxiliary loss", __name__, _is_loss)

@@ -54,7 +54,7 @@ class CSSC(AuxiliaryLoss):
     colour = "#4d114b"
 
     @dataclass(frozen=True)
-    class Config:
+    class Config(AuxiliaryLoss.Config):
         n_actions_ahead: Annotated[int, between(1, 1000)] = 2
         """K: actions that have to agree, the observation's own first."""
         tau: Temperature = 0.5

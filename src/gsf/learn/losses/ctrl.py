@@ -82,7 +82,7 @@ class CTRL(AuxiliaryLoss):
     n_queued: Tensor
 
     @dataclass(frozen=True)
-    class Config:
+    class Config(AuxiliaryLoss.Config):
         length: Annotated[int, between(1, 10_000)] = 10
         """T: consecutive steps of an episode that make one stretch."""
         n_windows: BatchSize | None = None

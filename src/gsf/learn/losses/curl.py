@@ -21,7 +21,7 @@ class CURL(AuxiliaryLoss):
     colour = "#5cd9dd"
 
     @dataclass(frozen=True)
-    class Config:
+    class Config(AuxiliaryLoss.Config):
         tau: Temperature = 1.0
         """Temperature of the softmax; the authors have none, W learns the scale."""
         encoder_rate: Rate = 0.025

@@ -24,7 +24,7 @@ class DeepMDP(AuxiliaryLoss):
     released: ClassVar[Released] = Released(stop_gradient=True)
 
     @dataclass(frozen=True)
-    class Config:
+    class Config(AuxiliaryLoss.Config):
         reward_weight: Weight = 1.0
         """Weight of the error of the predicted reward."""
         latent_weight: Weight = 1.0

@@ -33,7 +33,7 @@ class GSF(AuxiliaryLoss):
     )
 
     @dataclass(frozen=True)
-    class Config:
+    class Config(AuxiliaryLoss.Config):
         objective: Literal["cce", "infonce", "rank"] = "cce"
         """cce: classify the label; infonce: contrast pairs of labels; rank: contrast by rank."""
         tau: Temperature = 0.5

@@ -70,7 +70,7 @@ class PSE(AuxiliaryLoss):
     colour = "#a240aa"
 
     @dataclass(frozen=True)
-    class Config:
+    class Config(AuxiliaryLoss.Config):
         n_anchors: BatchSize = 128
         """Observations encoded of each of the two episodes, at most (and half a batch)."""
         gamma: Rate = 0.99

@@ -41,7 +41,7 @@ class VPN(AuxiliaryLoss):
     released: ClassVar[Released] = Released(stop_gradient=True)
 
     @dataclass(frozen=True)
-    class Config:
+    class Config(AuxiliaryLoss.Config):
         n_steps: Annotated[int, between(1, 1000)] = 3
         """Steps rolled out in latent space."""
         target_rate: Rate = 0.005
