@@ -52,7 +52,7 @@ def weights(run):
         "q": [x for name, x in base if name.startswith("q.")],
         "target_q": [x for name, x in base if name.startswith("target_q.")],
         "target_encoder": [*state["target_encoder"].values()],
-        "heads": [*state["aux"].values()],
+        "heads": [*state["loss.gsf"].values()],
     }
 
 

@@ -418,6 +418,25 @@ def test_bad_options(
     assert not (tmp_path / "run").exists()
 
 
+def test_z_is_as_long_as_the_encoder_says(
+    dataset: Dataset, labels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("short.py").write_text(
+        "from torch import nn\nfrom gsf.nets.encoders import encoder\n\n\n"
+        "@encoder(z_dim=64)\ndef short(shape):\n    return nn.Conv2d(shape[2], 4, 3, stride=3)\n"
+    )
+    every = "+".join(x for x in losses.names() if x not in ("gsf", "ctrl")) + "+gsf-reward+ctrl"
+    for method, on in ((every, "cql"), ("curl", "dt"), ("curl", "iql"), ("rcbc", None)):
+        out = tmp_path / f"{method}-{on}"
+        options = {"method": method, "on": on, "encoder": "short.py:short", "grad_steps": 2}
+        train(config_of(dataset, out, labels if "gsf" in method else None, **options))
+        agent = load_agent(out)
+        obs = np.asarray(dataset.obs[:3])
+        assert agent.embed(obs).shape == (3, 64)
+        assert agent.act(obs, memory=agent.memory(3)).shape == (3,)
+
+
 # Command line
 
 

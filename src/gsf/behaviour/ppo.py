@@ -18,7 +18,7 @@ from gsf.behaviour.options import PPOConfig as PPOConfig
 from gsf.core.logs import console
 from gsf.core.schema import parse_json
 from gsf.nets import acting, encoders
-from gsf.nets.encoders import Z_DIM, Architecture, ConvTrunk
+from gsf.nets.encoders import Architecture, ConvTrunk
 from gsf.nets.runtime import pick_device, seeded
 from gsf.suites import ReplayableEnv
 
@@ -122,8 +122,8 @@ class ActorCritic(nn.Module):
         super().__init__()
         encoder = encoders.find(encoder).value if isinstance(encoder, str) else encoder
         self.trunk = ConvTrunk(obs_shape, encoder)
-        self.policy = nn.Linear(Z_DIM, n_actions)
-        self.value = nn.Linear(Z_DIM, 1)
+        self.policy = nn.Linear(self.trunk.z_dim, n_actions)
+        self.value = nn.Linear(self.trunk.z_dim, 1)
         gain = 2**0.5 if encoder.orthogonal else None
         for layer in self.trunk.modules():
             if isinstance(layer, nn.Conv2d | nn.Linear):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import torch
 
 from gsf.core.logs import progress
 from gsf.data.dataset import Dataset
@@ -30,6 +31,7 @@ from gsf.evaluation.held_out_rows import ANY, JUDGED, OVERALL
 from gsf.evaluation.intervals import of_sums, redraw_within
 from gsf.gvf.fqe import fitted_q
 from gsf.learn.agent import Agent
+from gsf.learn.context import Past
 from gsf.nets.acting import temperature_of, tempered
 
 Array = npt.NDArray[Any]
@@ -73,15 +75,38 @@ def judge(
 
 
 def look(agent: Agent, dataset: Dataset) -> tuple[Array, Array]:
-    """What the agent makes of every frame: z, float16 [n_frames,256], and scores [n_frames,A]."""
+    """What the agent makes of every frame: z [n_frames,z_dim], and scores [n_frames,A]."""
     features, scores, n = [], [], len(dataset.obs)
+    remembers = agent.base.memory > 0
     with progress(f"look at {dataset.path.name}", n, "frames") as advance:
         for start in range(0, n, FRAMES):
             z = agent.embed(dataset.obs[start : start + FRAMES])
-            features.append(z.astype(np.float16))
+            features.append(z if remembers else z.astype(np.float16))
             scores.append(agent.scores_of(z))
             advance(start + len(z))
-    return np.concatenate(features), np.concatenate(scores)
+    z = np.concatenate(features)
+    if not remembers:
+        return z, np.concatenate(scores)
+    return z.astype(np.float16), with_past(agent, dataset, z)
+
+
+def with_past(agent: Agent, dataset: Dataset, z: Array) -> Array:
+    """Scores at every frame after what was logged before it in its episode.  [n_frames,A]."""
+    scores = np.zeros((len(z), agent.n_actions), np.float32)
+    for start, stop in dataset.episodes():
+        frame = np.asarray(dataset.frame[start:stop], np.int64)
+        if dataset.has_next[stop - 1]:  # what the last step led to
+            frame = np.append(frame, frame[-1] + 1)
+        n = len(frame)
+        action = np.append(dataset.action[start:stop], 0)[:n].astype(np.int64)
+        earned = np.cumsum(np.append(0.0, dataset.reward[start:stop]))[:n].astype(np.float32)
+        first = np.maximum(np.arange(n) - agent.base.memory + 1, 0)
+        steps = np.minimum(first[:, None] + np.arange(agent.base.memory), n - 1)  # [n,T]
+        for some in np.array_split(np.arange(n), -(-n // FRAMES)):
+            at = steps[some]
+            parts = (z[frame[at]], action[at], earned[at], some - first[some])
+            scores[frame[some]] = agent.scores_in(Past(*map(torch.from_numpy, parts)))
+    return scores
 
 
 def policies(scores: Array) -> Array:

@@ -29,6 +29,9 @@ class Actor(Protocol):
 
         `temperature` [n]: 0 asks for the best action alone, 1 for the policy as it is.
         `nets.acting.tempered` does that for scores.
+
+        One that acts by what was before has `memory(n)`, too, as `learn.agent.Agent`: it is asked
+        with what that returned, and told what came of every step.
         """
         ...
 
@@ -86,15 +89,18 @@ def rollout(
         obs, _ = env.reset()
         at = np.arange(n)  # what each slot plays
         streams = [stream(seed, levels[i]) for i in at]
+        memory = actor.memory(n) if hasattr(actor, "memory") else None
         frame = 0
         while (playing := np.flatnonzero(at < m)).size:
             if 2 * playing.size <= len(at) and hasattr(env, "keep"):
                 obs = env.keep(playing)
                 at, streams = at[playing], [streams[slot] for slot in playing]
+                memory = None if memory is None else memory.of(playing)
                 playing = np.arange(len(at))
             uniform = np.array([streams[slot].random() for slot in playing])
             seen = obs[playing]  # a copy: the next step overwrites obs
-            policy = ask(actor, seen, temperatures[at[playing]], len(facts.actions))
+            past = None if memory is None else memory.of(playing)
+            policy = ask(actor, seen, temperatures[at[playing]], len(facts.actions), past)
             chosen = sample(policy, uniform)
             actions = np.full(len(at), facts.noop)  # slots whose levels are over wait
             actions[playing] = chosen
@@ -103,6 +109,8 @@ def rollout(
             ended = (terminated | truncated)[playing] | (frame == max_frames)
             completed = ended & info.get("completed", np.zeros(len(at), bool))[playing]
             gained = reward[playing]
+            if past is not None:
+                past.after(chosen, gained, ended)
             spread = entropy(policy @ to_class[: policy.shape[1]])
             yield Step(at[playing], seen, chosen, spread, gained, ended, completed)
             over = playing[ended]
@@ -116,7 +124,7 @@ def stream(seed: int, level: int) -> np.random.Generator:
     return np.random.default_rng([seed, level])
 
 
-def ask(actor: Actor, obs: Array, temperature: Array, n_actions: int) -> Array:
+def ask(actor: Actor, obs: Array, temperature: Array, n_actions: int, past: Any = None) -> Array:
     """The actor's policy, checked, and independent of how many images it is asked about at once.
 
     Images are padded to a multiple of 8: with that, a row's result was the same bit for bit in
@@ -124,7 +132,8 @@ def ask(actor: Actor, obs: Array, temperature: Array, n_actions: int) -> Array:
     """
     n = len(obs)
     rows = np.minimum(np.arange(n + -n % ROWS), n - 1)
-    policy = np.asarray(actor.policy(obs[rows], temperature[rows]))
+    memory = () if past is None else (past.of(rows),)
+    policy = np.asarray(actor.policy(obs[rows], temperature[rows], *memory))
     if policy.ndim != 2 or len(policy) != len(rows) or not 0 < policy.shape[1] <= n_actions:
         raise UserError(
             f"the agent's policy() gave {list(policy.shape)} for {len(rows)} images; it must give "

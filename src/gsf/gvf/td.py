@@ -36,7 +36,8 @@ from gsf.equations import (
 )
 from gsf.nets import encoders
 from gsf.nets.augment import random_crop
-from gsf.nets.encoders import Z_DIM, Architecture, Encoder
+from gsf.nets.encoders import Architecture, Encoder
+from gsf.nets.heads import WIDTH
 from gsf.nets.runtime import keep_freed_memory, seeded
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ FIT = 2  # stream of random numbers, beside the seed
 class LevelHead(nn.Module):
     """A linear map per level and slot (action, or 0): x [n,256] -> normalised GVF [n,d]."""
 
-    def __init__(self, n_levels: int, n_slots: int, d: int, x_dim: int = Z_DIM) -> None:
+    def __init__(self, n_levels: int, n_slots: int, d: int, x_dim: int = WIDTH) -> None:
         super().__init__()
         # Zeros: a level's GVF starts at 0, and at its mean once PopArt has seen the level.
         self.weight = nn.Parameter(torch.zeros(n_levels, n_slots, d, x_dim))
@@ -125,7 +126,7 @@ class GVFNet(nn.Module):
         super().__init__()
         self.encoder = Encoder(obs_shape, kind)
         self.hidden = nn.Sequential(
-            nn.Linear(Z_DIM, Z_DIM), nn.ReLU(), nn.Linear(Z_DIM, Z_DIM), nn.ReLU()
+            nn.Linear(self.encoder.z_dim, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU()
         )
         self.head = LevelHead(n_levels, n_slots, d)
 

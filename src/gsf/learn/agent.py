@@ -15,7 +15,8 @@ from gsf.core.schema import COUNT, NUMBER
 from gsf.core.sealed import fitting, load_checkpoint, read_json
 from gsf.core.stage import read_manifest
 from gsf.learn import bases
-from gsf.learn.context import Spec
+from gsf.learn.context import Past, Spec
+from gsf.learn.memory import Memory
 from gsf.nets import encoders
 from gsf.nets.acting import CHOSEN, Mode, sample, temperature_of, tempered
 from gsf.nets.encoders import Encoder
@@ -45,35 +46,64 @@ class Agent:
     rng: np.random.Generator = field(default_factory=np.random.default_rng)
 
     def act(
-        self, obs: Array, mode: Mode = "greedy", uniform: Array | np.random.Generator | None = None
+        self,
+        obs: Array,
+        mode: Mode = "greedy",
+        uniform: Array | np.random.Generator | None = None,
+        memory: Memory | None = None,
     ) -> Array:
         """Actions as the env calls them, int64 [n] (or one): the best ones, or drawn.
 
         `sampled` draws at the agent's temperature, `sampled-1` at 1. `uniform`: one number in
         [0, 1) per image, or the generator to draw them from; by default the agent's own.
+        `memory`: of these slots' episodes, without which every image is an episode's first. Only
+        `dt` acts by it; for any agent this is right:
+
+            memory = agent.memory(len(obs))
+            action = agent.act(obs, memory=memory)  # then a step of the env, and
+            memory.after(action, reward, terminated | truncated)
         """
-        policy = self.policy(obs, temperature_of(mode, self.temperature))
+        policy = self.policy(obs, temperature_of(mode, self.temperature), memory)
         if uniform is None or isinstance(uniform, np.random.Generator):
             uniform = (uniform or self.rng).random(policy.shape[:-1])
         return sample(policy, uniform)
 
-    def policy(self, obs: Array, temperature: float | Array) -> Array:
+    def memory(self, n: int = 1) -> Memory:
+        """Of n slots, whose episodes begin."""
+        z_dim = self.encoder.z_dim
+        ids = range(self.n_actions) if self.actions is None else self.actions
+        return Memory(n, max(1, self.base.memory), z_dim, ids)
+
+    def policy(self, obs: Array, temperature: float | Array, memory: Memory | None = None) -> Array:
         """pi(. | obs) over the env's ids of actions, float64 [n,A]; temperature 0: the best one."""
-        chosen = tempered(self.scores(obs), temperature)
+        chosen = tempered(self.scores(obs, memory), temperature)
         if self.actions is None:
             return chosen
         spread = np.zeros((*chosen.shape[:-1], max(self.actions) + 1))
         spread[..., list(self.actions)] = chosen
         return spread
 
-    def scores(self, obs: Array) -> Array:
+    def scores(self, obs: Array, memory: Memory | None = None) -> Array:
         """What actions are chosen by, float32 [n,A]: the base says what that is."""
-        return self.scores_of(self.embed(obs))
+        z = self.embed(obs)
+        if memory is None:
+            return self.scores_of(z)
+        found = self.scores_in(memory.see(z.reshape(-1, z.shape[-1])))
+        return found.reshape(*z.shape[:-1], -1)
+
+    def scores_in(self, past: Past) -> Array:
+        """The same of agents that remember their episode."""
+        array: Array = (
+            self.base.scores_in(past.map(lambda x: x.to(self.device))).detach().cpu().numpy()
+        )
+        return array
 
     def scores_of(self, z: Array) -> Array:
         """The same from z, float32 [n,256] -> [n,A]."""
-        array: Array = self.base.scores(torch.from_numpy(z).to(self.device)).detach().cpu().numpy()
-        return array
+        z_of_one = z.ndim == 1
+        rows = torch.from_numpy(z[None] if z_of_one else z).to(self.device)
+        array: Array = self.base.scores(rows).detach().cpu().numpy()
+        return array[0] if z_of_one else array
 
     @torch.no_grad()
     def embed(self, obs: Array) -> Array:
@@ -107,6 +137,7 @@ def load_agent(run: Path | str, step: int | None = None, device: str = "cpu") ->
         n_actions=int(manifest["n_actions"]),
         n_levels=len(manifest["levels"]),
         gamma=config["gamma"],
+        z_dim=found.value.z_dim,
         head=config["head"],
         encoder=found.value,
         reward_scale=manifest["reward_scale"],

@@ -21,7 +21,7 @@ from gsf.core.sealed import load_checkpoint, save_checkpoint
 from gsf.data.dataset import Dataset
 from gsf.learn import bases, corridor, losses, methods
 from gsf.learn.bases import Base
-from gsf.learn.context import Context, Info
+from gsf.learn.context import Context, Info, Past
 from gsf.learn.learner import Learner
 from gsf.learn.losses import AuxiliaryLoss
 from gsf.learn.options import AgentConfig
@@ -184,6 +184,32 @@ def scores_every_action(subject: Subject) -> None:
     require(bool(scores.isfinite().all()), "some scores are not finite")
 
 
+def acts_by_its_own_episode(subject: Subject) -> None:
+    """What it remembers of its episode is all that its scores depend on beside the image."""
+    learner = subject.learner()
+    _, _, context = subject.loss(learner, n=8)
+    n_steps, n = max(1, learner.base.memory), len(context.z)
+    z, action = context.z.detach(), context.batch.action
+    now = torch.arange(n, device=z.device) % n_steps
+    past = Past(
+        z[:, None].repeat(1, n_steps, 1),
+        action[:, None].repeat(1, n_steps),
+        torch.zeros(n, n_steps, device=z.device),
+        now,
+    )
+    with torch.no_grad():
+        scores = learner.base.scores_in(past)
+        behind = torch.arange(n_steps, device=z.device) > now[:, None]
+        for x in (past.z, past.action, past.received):
+            x[behind] = 0 * x[behind] + 1
+        require(
+            torch.allclose(scores, learner.base.scores_in(past), atol=1e-5),
+            "scores depend on steps that are still to come",
+        )
+        alone = learner.base.scores_in(past.map(lambda x: x[:3]))
+    require(torch.allclose(scores[:3], alone, atol=1e-5), "slots know of each other")
+
+
 def learns_from_the_z_it_is_given(subject: Subject) -> None:
     """Where z is cut from the encoder, no gradient finds another way there."""
     learner = subject.learner()
@@ -243,6 +269,7 @@ OF_BASES: tuple[Promise, ...] = (
     describes_itself,
     *_LEARNS,
     scores_every_action,
+    acts_by_its_own_episode,
     learns_from_the_z_it_is_given,
     carries_an_auxiliary_loss,
     says_what_to_tune,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gsf.nets.encoders import Z_DIM, Architecture, Encoder
+from gsf.nets.encoders import Architecture, Encoder
 from gsf.nets.heads import HeadKind
 
 if TYPE_CHECKING:  # acting needs neither data nor labels
@@ -30,7 +30,7 @@ class Spec:
     n_actions: int
     n_levels: int
     gamma: float = 0.99
-    z_dim: int = Z_DIM
+    z_dim: int = 256  # as the encoder has it
     head: HeadKind = "mlp"
     encoder: str | Architecture = "impala"  # for a base that has more than one
     labels: Labels | None = None  # for a loss that needs them
@@ -39,6 +39,20 @@ class Spec:
     def scaled(self, reward: Tensor) -> Tensor:
         """Raw rewards as TD learns from them."""
         return (reward / self.reward_scale).clamp(-REWARD_CLIP, REWARD_CLIP)
+
+
+@dataclass(frozen=True)
+class Past:
+    """What n agents have seen, done and received in their episodes, T steps; none counts that lies
+    behind `now`."""
+
+    z: Tensor  # [n,T,z_dim]
+    action: Tensor  # [n,T], not known yet at `now`
+    received: Tensor  # [n,T], rewards of the episode before the step
+    now: Tensor  # [n], which step is the present one
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Past:
+        return Past(*map(change, (self.z, self.action, self.received, self.now)))
 
 
 @dataclass

@@ -23,6 +23,7 @@ from gsf.learn.context import Context, Info, Spec
 from gsf.learn.feed import Drawn
 from gsf.learn.losses import AuxiliaryLoss
 from gsf.learn.options import AgentConfig as AgentConfig
+from gsf.nets import encoders
 from gsf.nets.augment import random_crop
 from gsf.nets.encoders import Encoder
 from gsf.nets.runtime import frozen_copy, seeded, update_target
@@ -63,11 +64,13 @@ class Learner:
         self.config = config = config.resolved()
         self.dataset, self.device = dataset, device
         self.method = method = config.find_method()
+        architecture = encoders.find(config.encoder).value
         self.spec = spec = Spec(
             obs_shape=dataset.obs_shape,
             n_actions=dataset.n_actions,
             n_levels=dataset.n_levels,
             gamma=config.gamma,
+            z_dim=architecture.z_dim,
             head=config.head,
             encoder=config.encoder,
             labels=None if labels is None else load_labels(labels, dataset),
@@ -79,6 +82,7 @@ class Learner:
             self.losses: dict[str, AuxiliaryLoss] = {
                 loss.name: loss.value(config.parts[loss.name], spec) for loss in method.losses
             }
+        self.base.prepare(dataset)
         self.weights = {name: config.parts[name].weight for name in self.losses}
         self.n_levels: int | None = self._agreed("n_levels")  # of a batch; None: any
         rate: float | None = self._agreed("encoder_rate")

@@ -71,8 +71,9 @@ class AgentConfig(Options):
         str,
         tyro.conf.arg(
             help=f"A base ({', '.join(BASES)}), or an auxiliary loss on one "
-            f"({', '.join(AUXILIARY)}), several as gsf-reward+curl; your own as file.py:Name, or gsf-file.py:cumulant. Each "
-            "has options of its own, as --cql.alpha: `gsf train --method NAME --help` lists them."
+            f"({', '.join(AUXILIARY)}), several as gsf-reward+curl; your own as file.py:Name, or "
+            "gsf-file.py:cumulant. Each has options of its own, as --cql.alpha: `gsf train "
+            "--method NAME --help` lists them."
         ),
     ] = "cql"
     name: str | None = None

@@ -4,8 +4,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from gsf.nets.encoders import Z_DIM
-
+WIDTH = 256  # of their layers
 HeadKind = Literal["mlp", "linear"]
 
 
@@ -13,12 +12,12 @@ class Projection(nn.Sequential):
     """FC256-ReLU-FC: what the auxiliary losses put on z."""
 
     def __init__(self, z_dim: int, out: int) -> None:
-        super().__init__(nn.Linear(z_dim, Z_DIM), nn.ReLU(inplace=True), nn.Linear(Z_DIM, out))
+        super().__init__(nn.Linear(z_dim, WIDTH), nn.ReLU(inplace=True), nn.Linear(WIDTH, out))
 
 
 def mlp(z_dim: int, out: int) -> nn.Sequential:
     """Layers of 256, 256 and `out`: what the paper puts on z for values and actions."""
-    return nn.Sequential(nn.Linear(z_dim, Z_DIM), nn.ReLU(inplace=True), Projection(Z_DIM, out))
+    return nn.Sequential(nn.Linear(z_dim, WIDTH), nn.ReLU(inplace=True), Projection(WIDTH, out))
 
 
 def head(z_dim: int, out: int, kind: HeadKind) -> nn.Module:
@@ -29,7 +28,7 @@ def head(z_dim: int, out: int, kind: HeadKind) -> nn.Module:
 class Critic(nn.Module):
     """Twin critics: z -> (q1, q2), each [n,A]."""
 
-    def __init__(self, n_actions: int, kind: HeadKind = "mlp", z_dim: int = Z_DIM) -> None:
+    def __init__(self, n_actions: int, kind: HeadKind = "mlp", z_dim: int = 256) -> None:
         super().__init__()
         self.q1 = head(z_dim, n_actions, kind)
         self.q2 = head(z_dim, n_actions, kind)

@@ -24,8 +24,7 @@ from gsf.core.sealed import load_checkpoint, write_table
 from gsf.evaluation.intervals import mean_over_levels
 from gsf.learn.agent import load_agent
 from gsf.learn.legend import colour, in_order
-from gsf.nets.encoders import Z_DIM
-from gsf.nets.heads import Projection
+from gsf.nets.heads import WIDTH, Projection
 from gsf.nets.probe import fit_probe
 from gsf.studies.embeddings import PIXELS, Sample, agree, draw_sample, flat_pixels, similarity
 from gsf.studies.options import ProbeConfig as ProbeConfig
@@ -133,7 +132,8 @@ def _head(run: Stage, n_bins: int) -> Any:
     weights = load_checkpoint(run.path / "checkpoint.pt").get("loss.gsf", {})
     if run.config.get("method") != "gsf-reward" or len(weights.get("w.weight", ())) != n_bins:
         return None
-    h, w = Projection(Z_DIM, Z_DIM), nn.Linear(Z_DIM, n_bins, bias=False)
+    z_dim = weights["h.0.weight"].shape[1]
+    h, w = Projection(z_dim, WIDTH), nn.Linear(WIDTH, n_bins, bias=False)
     h.load_state_dict({k[2:]: x for k, x in weights.items() if k.startswith("h.")})
     w.load_state_dict({"weight": weights["w.weight"]})
 

@@ -1,9 +1,9 @@
 """Base algorithms: the protocol, and the folder as the registry.
 
 A base is one file here, holding one `Base` named like the file: its hyperparameters (`Config`), its
-heads on z, what it needs of the data (`sample`, `draw`), its formula (`forward`), what actions are
-chosen by (`scores`), its own targets (`after_step`) and what `gsf run --tune` tries. Whatever
-trains or acts finds it by being there.
+heads on z, what it needs of the data (`prepare`, `sample`, `draw`), its formula (`forward`), what
+actions are chosen by (`scores`, with a `memory` `scores_in`), its own targets (`after_step`) and
+what `gsf run --tune` tries. Whatever trains or acts finds it by being there.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from gsf.core.options import check
 from gsf.core.registry import Registry
 from gsf.learn.context import Context as Context
 from gsf.learn.context import Info as Info
+from gsf.learn.context import Past as Past
 from gsf.learn.context import Spec as Spec
 
 if TYPE_CHECKING:  # acting needs no data
@@ -36,10 +38,14 @@ class Base(nn.Module, ABC):
     tuning: ClassVar[Mapping[str, tuple[str, ...]]] = {"train.lr": ("3e-4", "1e-4", "1e-3", "3e-3")}
     released: ClassVar[Mapping[str, Any]] = {}  # options under `--released`
     released_with_loss: ClassVar[Mapping[str, Any]] = {}  # the same with an auxiliary loss
+    memory: int = 0  # steps of its episode that it acts by; 0: the present one alone
 
     def __init__(self, config: Any, spec: Spec) -> None:
         super().__init__()
         check(config, f"{self.name}.")
+
+    def prepare(self, dataset: Dataset) -> None:
+        """Called once, before training: what it has to know of the data, in buffers what acts."""
 
     def sample(
         self, dataset: Dataset, n: int, rng: np.random.Generator, n_levels: int | None
@@ -58,6 +64,10 @@ class Base(nn.Module, ABC):
     @abstractmethod
     def scores(self, z: Tensor) -> Tensor:
         """[n,256] -> [n,A]: greedy play takes the highest, sampled play their softmax."""
+
+    def scores_in(self, past: Past) -> Tensor:
+        """The same of agents that remember their episode.  [n,A]; only with `memory` another."""
+        return self.scores(past.z[torch.arange(len(past.now)), past.now])
 
     def after_step(self, rate: float) -> None:
         """Called after each optimiser step: EMA of the base's own targets, if it has any."""

@@ -45,14 +45,14 @@ class TopBC(BC):
     def __init__(self, config: Any, spec: Spec) -> None:
         super().__init__(config, spec)
         self.config = config
-        self._rows: tuple[Dataset, npt.NDArray[np.int64]] | None = None  # of the dataset at hand
+
+    def prepare(self, dataset: Dataset) -> None:
+        self._rows = best_rows(dataset, self.config.share)
 
     def sample(
         self, dataset: Dataset, n: int, rng: np.random.Generator, n_levels: int | None
     ) -> Batch:
-        if self._rows is None or self._rows[0] is not dataset:
-            self._rows = dataset, best_rows(dataset, self.config.share)
-        rows = self._rows[1]
+        rows = self._rows
         if n_levels is not None:
             levels = rng.permutation(np.unique(dataset.level[rows]))[:n_levels]
             rows = rows[np.isin(dataset.level[rows], levels)]

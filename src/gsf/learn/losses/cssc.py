@@ -18,8 +18,7 @@ from torch.nn.functional import normalize
 from gsf.core.options import Temperature, between
 from gsf.data.dataset import Batch, Dataset
 from gsf.learn.losses import AuxiliaryLoss, Context, Info, Spec
-from gsf.nets.encoders import Z_DIM
-from gsf.nets.heads import Projection
+from gsf.nets.heads import WIDTH, Projection
 
 MASKED = -1e9  # not -inf: a row without any pair would have a NaN gradient
 
@@ -65,7 +64,7 @@ class CSSC(AuxiliaryLoss):
     def __init__(self, config: Config, spec: Spec) -> None:
         super().__init__(config, spec)
         self.config = config
-        self.h: nn.Module = Projection(spec.z_dim, Z_DIM) if config.head else nn.Identity()
+        self.h: nn.Module = Projection(spec.z_dim, WIDTH) if config.head else nn.Identity()
 
     def draw(self, dataset: Dataset, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:
         label = action_classes(dataset, batch.index.numpy(), self.config.n_actions_ahead)

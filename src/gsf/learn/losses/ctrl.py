@@ -20,8 +20,7 @@ from gsf.core.options import BatchSize, Rate, Temperature, Weight, between
 from gsf.data.dataset import Batch, Dataset
 from gsf.equations import cosine_distance
 from gsf.learn.losses import AuxiliaryLoss, Context, Info, Spec
-from gsf.nets.encoders import Z_DIM
-from gsf.nets.heads import Projection
+from gsf.nets.heads import WIDTH, Projection
 from gsf.nets.runtime import frozen_copy, update_target
 
 
@@ -65,8 +64,8 @@ class Stretch(nn.Module):
         super().__init__()
         self.n_actions = spec.n_actions
         self.film = Projection(spec.n_actions, 2 * spec.z_dim)
-        self.concat = nn.Linear(length * spec.z_dim, Z_DIM)
-        self.projection = Projection(Z_DIM, Z_DIM)
+        self.concat = nn.Linear(length * spec.z_dim, WIDTH)
+        self.projection = Projection(WIDTH, WIDTH)
 
     def forward(self, z: Tensor, action: Tensor) -> Tensor:
         scale, shift = self.film(one_hot(action, self.n_actions).to(z.dtype)).chunk(2, -1)
@@ -114,9 +113,9 @@ class CTRL(AuxiliaryLoss):
         # Deviation: the authors' code has epsilon = tau and no queue, but 2,000 stretches a step.
         self.stretch = Stretch(spec, config.length)
         self.target_stretch = frozen_copy(self.stretch)
-        self.predictor = Projection(Z_DIM, Z_DIM)
-        self.prototypes = nn.Linear(Z_DIM, config.n_prototypes, bias=False)
-        self.register_buffer("queue", torch.zeros(config.n_queue, Z_DIM))
+        self.predictor = Projection(WIDTH, WIDTH)
+        self.prototypes = nn.Linear(WIDTH, config.n_prototypes, bias=False)
+        self.register_buffer("queue", torch.zeros(config.n_queue, WIDTH))
         self.register_buffer("n_queued", torch.tensor(0))
         self.latest: Tensor | None = None  # joins the queue after the step
 

@@ -19,8 +19,7 @@ from gsf.data.dataset import Batch, Dataset
 from gsf.equations import contrastive_cce, contrastive_infonce, rank_contrast
 from gsf.gvf.labels import batch_labels
 from gsf.learn.losses import AuxiliaryLoss, Context, Info, Released, Spec
-from gsf.nets.encoders import Z_DIM
-from gsf.nets.heads import Projection
+from gsf.nets.heads import WIDTH, Projection
 
 
 class GSF(AuxiliaryLoss):
@@ -63,9 +62,9 @@ class GSF(AuxiliaryLoss):
         if self.in_batch and config.frequent_levels is None:
             self.n_levels = config.batch_levels
         self.n_components = 1 if self.greedy else spec.labels.n_labels
-        self.h = Projection(spec.z_dim, Z_DIM)
+        self.h = Projection(spec.z_dim, WIDTH)
         if config.objective == "cce":
-            self.w = nn.Linear(Z_DIM, self.n_components * spec.labels.n_bins, bias=False)
+            self.w = nn.Linear(WIDTH, self.n_components * spec.labels.n_bins, bias=False)
 
     def draw(self, dataset: Dataset, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:
         labels = self.labels

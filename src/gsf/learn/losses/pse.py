@@ -21,8 +21,7 @@ from gsf.core.options import BatchSize, Rate, Temperature, above
 from gsf.data.dataset import Batch, Dataset
 from gsf.equations import policy_similarity_metric
 from gsf.learn.losses import AuxiliaryLoss, Context, Info, Spec
-from gsf.nets.encoders import Z_DIM
-from gsf.nets.heads import Projection
+from gsf.nets.heads import WIDTH, Projection
 
 Array = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
@@ -88,7 +87,7 @@ class PSE(AuxiliaryLoss):
         if config.absorbing and config.gamma == 1:
             raise UserError("--pse.absorbing needs --pse.gamma below 1: for ever has no sum.")
         self.config = config
-        self.h = Projection(spec.z_dim, Z_DIM)
+        self.h = Projection(spec.z_dim, WIDTH)
         self.listed: tuple[Dataset, Rows, Rows] | None = None
 
     def draw(self, dataset: Dataset, batch: Batch, rng: np.random.Generator) -> dict[str, Tensor]:

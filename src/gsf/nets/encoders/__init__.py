@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from gsf.core.errors import UserError
 from gsf.core.registry import Registry
 
-Z_DIM = 256
 Shape = tuple[int, ...]  # of an image: height, width, channels
 
 
@@ -27,6 +26,7 @@ class Architecture:
     min_size: int  # of an image's height and width
     unshuffle: int
     orthogonal: bool
+    z_dim: int = 256
 
     def convolutions(self, obs_shape: Shape) -> nn.Module:
         """For images of that shape; those that are too small are refused."""
@@ -41,21 +41,21 @@ class Architecture:
 
 
 def encoder(
-    *, min_size: int = 1, unshuffle: int = 1, orthogonal: bool = False
+    *, min_size: int = 1, unshuffle: int = 1, orthogonal: bool = False, z_dim: int = 256
 ) -> Callable[[Callable[[Shape], nn.Module]], Architecture]:
     """Makes an encoder, named like the function, of (height, width, channels) -> a module.
 
     The module maps images, float32 [n,C,H,W] within 0..1, to features [n,C',H',W'] or [n,d], each
-    image by itself (no batch normalisation); ReLU, FC256 and the layers up to z are put on top.
+    image by itself (no batch normalisation); ReLU, FC and the layers up to z are put on top.
     min_size: the smallest height and width it takes.  unshuffle: blocks of b x b pixels become
     channels first.  orthogonal: PPO draws orthogonal first weights, which would double along
-    residual blocks, and not Glorot's.
+    residual blocks, and not Glorot's.  z_dim: how many numbers z is.
 
         @encoder()
         def flat(shape):
             return nn.Conv2d(shape[2], 16, 8, stride=8)
     """
-    return lambda build: Architecture(build.__name__, build, min_size, unshuffle, orthogonal)
+    return lambda build: Architecture(build.__name__, build, min_size, unshuffle, orthogonal, z_dim)
 
 
 _registry: Registry[Architecture] = Registry(
@@ -66,7 +66,7 @@ owns = _registry.owns
 
 
 class ConvTrunk(nn.Module):
-    """Images -> 256 features: convolutions, ReLU, FC256, ReLU. PPO uses it as it is."""
+    """Images -> as many features as z has: convolutions, ReLU, FC, ReLU. PPO uses it as it is."""
 
     bf16 = False  # computes in bfloat16; weights and what comes out stay float32
 
@@ -81,7 +81,8 @@ class ConvTrunk(nn.Module):
         except RuntimeError as error:
             shape = "x".join(map(str, obs_shape))
             raise UserError(f"encoder {kind.name} fails on images {shape}: {error}.") from error
-        self.fc = nn.Linear(n_flat, Z_DIM)
+        self.z_dim = kind.z_dim
+        self.fc = nn.Linear(n_flat, self.z_dim)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def _image(self, obs: Tensor) -> Tensor:
@@ -116,14 +117,13 @@ def pixel_unshuffle(obs: Tensor, block: int) -> Tensor:
 
 
 class Encoder(nn.Module):
-    """z = f(o): [n,H,W,C] uint8 (or float, 0..255) -> [n,256] within (-1, 1), float32."""
+    """z = f(o): [n,H,W,C] uint8 (or float, 0..255) -> [n,z_dim] within (-1, 1), float32."""
 
     def __init__(self, obs_shape: Shape, kind: str | Architecture = "impala") -> None:
         super().__init__()
         self.trunk = ConvTrunk(obs_shape, kind)
-        self.embed = nn.Sequential(
-            nn.Linear(Z_DIM, Z_DIM), nn.Linear(Z_DIM, Z_DIM), nn.LayerNorm(Z_DIM), nn.Tanh()
-        )
+        self.z_dim = n = self.trunk.z_dim
+        self.embed = nn.Sequential(nn.Linear(n, n), nn.Linear(n, n), nn.LayerNorm(n), nn.Tanh())
 
     def forward(self, obs: Tensor) -> Tensor:
         z: Tensor = self.embed(self.trunk(obs))
