@@ -12,6 +12,7 @@ from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.data.recording import Recording
 from gsf.evaluation.evaluate import EvaluateConfig, evaluate
 from gsf.evaluation.splits import split_levels
+from gsf.learn.check import CheckConfig, check
 from gsf.suites import grids, make_env
 from gsf.sweep.options import RunConfig
 from gsf.sweep.sources import find_sources
@@ -128,6 +129,11 @@ def test_slots_that_are_kept_play_on_as_before():
         one, other = whole.step(a), kept.step(a[[1, 3]])
         assert all(np.array_equal(x[[1, 3]], y) for x, y in zip(one[:4], other[:4], strict=True))
         assert one[4]["level"][[1, 3]].tolist() == other[4]["level"].tolist()
+
+
+@pytest.mark.parametrize("game", ["grid5_both", "grid7_scaled"])
+def test_it_is_as_gsf_expects_a_suite(game):
+    check(CheckConfig(f"grids/{game}"))
 
 
 def test_what_cannot_be_played_is_said():

@@ -9,6 +9,7 @@ from gsf.data.dataset import Dataset
 from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.evaluation.evaluate import EvaluateConfig, evaluate
 from gsf.evaluation.splits import split_levels
+from gsf.learn.check import CheckConfig, check
 from gsf.suites import find_game, looks, make_env
 from gsf.suites._skins import N_BACKGROUNDS, Skin, Skins, number, places, skins_of, wear
 from gsf.suites.looks import Draw, Dressed, Filters, draw_filter
@@ -94,6 +95,11 @@ def test_it_goes_on_from_any_state():
     assert env.look[0] == env._look_of(*state[:2])
     kept = other.keep(np.array([1]))
     assert np.array_equal(kept[0], other.observe()[0][0])
+
+
+@pytest.mark.parametrize("game", ["grid5_both@filters-3", "coinrun@skins"])
+def test_it_is_as_gsf_expects_a_suite(game):
+    check(CheckConfig(f"looks/{game}"))
 
 
 def test_what_is_no_look_is_said():

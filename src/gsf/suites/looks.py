@@ -26,6 +26,7 @@ SHIFT = 40  # of all pixels, or of a corner
 TEXTURE = 0.15  # how much brighter or darker a block is
 BLOCKS = 16  # of a texture, a side
 LOOK, TURNS = 3, 4  # streams of randomness
+EPISODES = 10_000  # of each slot, after which those drawn of a range come again
 _NAME = re.compile(
     rf"(?P<game>.+)@(?P<kind>{'|'.join(get_args(LookKind))})(?:-(?P<layouts>[1-9]\d*))?"
 )
@@ -148,8 +149,10 @@ class Dressed:
         for slot in range(self.num_envs):
             self._dress(slot)
 
-    def _dress(self, slot: int) -> None:
-        self.look[slot] = look = self._look_of(int(self._slot[slot]), int(self._begun[slot]))
+    def _dress(self, slot: int, look: int | None = None) -> None:
+        if look is None:
+            look = self._look_of(int(self._slot[slot]), int(self._begun[slot]))
+        self.look[slot] = look
         self._clothes.dress(self._env, slot, look)
 
     def __getattr__(self, name: str) -> Any:
@@ -183,12 +186,13 @@ class Dressed:
         self._start(state["slot"], state["begun"])
 
     def save(self, slot: int) -> Any:
-        return int(self._slot[slot]), int(self._begun[slot]), self._env.save(slot)
+        facts = (self._slot, self._begun, self.look)
+        return *(int(x[slot]) for x in facts), self._env.save(slot)
 
     def restore(self, slot: int, state: Any) -> None:
-        self._slot[slot], self._begun[slot], inside = state
+        self._slot[slot], self._begun[slot], look, inside = state
         self._env.restore(slot, inside)
-        self._dress(slot)
+        self._dress(slot, look)
 
     def _keep(self, slots: NDArray[np.int64]) -> Array:
         self._env.keep(slots)
@@ -244,22 +248,23 @@ def make_env(
     threads: int | None = None,
     copy: bool = True,
 ) -> Dressed:
-    """A list has exact looks and layouts; from a range every episode draws a look and a layout."""
+    """A list is played in turn; from a range each slot draws its levels, by the seed."""
     played, kind, layouts = parts(game)
     suite, name = find_game(played)
-    clothes = wardrobe(kind, played)
+    order: Any = levels
+    if isinstance(levels, range):
+        drawn = np.random.default_rng([TURNS, seed]).integers(len(levels), size=EPISODES * n_envs)
+        order = (levels.start + drawn).tolist()
+    turns = [order[slot::n_envs] for slot in range(n_envs)]
     options: dict[str, Any] = {"difficulty": None if difficulty == "default" else difficulty}
     options |= {"threads": threads, "copy": copy}
-    if isinstance(levels, range):
-        draw = Draw(kind, len(levels), seed, first=levels.start)
-        env = suite.make_env(name, range(layouts), n_envs, seed, **options)
-        found = Dressed(env, clothes, draw, by_look=True)
-    else:
-        turns = [levels[slot::n_envs] for slot in range(n_envs)]
-        env = suite.make_env(name, [x % layouts for x in levels], n_envs, seed, **options)
-        found = Dressed(
-            env, clothes, lambda slot, n: int(turns[slot][n % len(turns[slot])]), by_look=True
-        )
+    env = suite.make_env(name, [level % layouts for level in order], n_envs, seed, **options)
+    found = Dressed(
+        env,
+        wardrobe(kind, played),
+        lambda slot, n: int(turns[slot % n_envs][n % len(turns[slot % n_envs])]),
+        by_look=True,
+    )
     found.levels = levels
     return found
 
