@@ -73,9 +73,9 @@ def play(encoder, q, dataset, levels, seed=0):
 
 
 if __name__ == "__main__":
-    recording = {"recording": "coinrun", "levels": 25, "transitions": 20_000}
+    recording = {"recording": "coinrun", "transitions": 20_000}
     path = gsf.materialise(gsf.MaterialiseConfig(**recording, out=Path("by-hand/dataset")))
     dataset = gsf.Dataset.open(path)
     agent = train(dataset)
-    print(f"seen levels:   {play(*agent, dataset, dataset.levels):.2f}")
+    print(f"seen levels:   {play(*agent, dataset, dataset.levels[:25]):.2f}")
     print(f"unseen levels: {play(*agent, dataset, list(range(1_000_000, 1_000_025))):.2f}")
