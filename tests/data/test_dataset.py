@@ -131,6 +131,12 @@ def test_sample_of_few_levels_is_uniform_over_levels_and_their_rows(ds):
         ds.sample(4, rng, n_levels=0)
 
 
+def test_levels_without_transitions_are_never_drawn(tmp_path):
+    ds, rng = write_episodes(tmp_path / "ds", (5, 5), levels=(1, 2, 3)), np.random.default_rng(0)
+    for _ in range(10):
+        assert set(ds.sample(64, rng, n_levels=2).level.tolist()) == {0, 1}
+
+
 def test_windows_start_uniformly_wherever_they_fit(ds):
     """Three steps: 3 starts in the episode of 5 steps, 1 in those of 3, 2 in 4, 4 in 6, 5 in 7."""
     starts = ds.windows(16 * 400, 3, np.random.default_rng(0)).index[:, 0].numpy()

@@ -65,6 +65,17 @@ def test_successor_is_centred_per_level_and_fixed_by_its_seed(dataset):
     assert np.abs(c[0] - c[1]).max() > 1e-4
 
 
+def test_centred_is_less_the_mean_of_its_own_level(dataset):
+    @cumulant(centred=True)
+    def worth(chunk):
+        return chunk.reward + 10 * chunk.level
+
+    c = evaluate(worth, dataset, all_rows(dataset))
+    for level in (0, 1):
+        own = np.asarray(dataset.reward)[dataset.level == level, None]
+        np.testing.assert_allclose(c[dataset.level == level], own - own.mean(), atol=1e-5)
+
+
 def test_random_features_leave_the_global_stream_alone(dataset):
     torch.manual_seed(0)
     expected = torch.rand(3)
