@@ -1,9 +1,8 @@
 """What a cluster's driver costs: python stub_sweep.py HOST:PORT OUT N hands out N runs of nothing.
 
-Prints seconds per run, the driver's memory, and the store's bytes (docs/cluster.md).
+Prints seconds per run and the driver's memory (docs/cluster.md).
 """
 
-import json
 import resource
 import sys
 import time
@@ -19,6 +18,7 @@ from gsf.sweep.units import Unit
 @dataclass(frozen=True)
 class NoData:
     key: str = "dataset-none"
+    at: Path = Path("stub/dataset")
 
     def make(self, fetch, out: Path) -> None:
         with atomic_directory(out) as aside:
@@ -43,8 +43,7 @@ class Stubs:
 
 def stub(number: int) -> Unit:
     name = f"stub/method{number % 12}/seed{number // 12}"
-    title = ("stub", f"method{number % 12}", f"seed{number // 12}")
-    return Unit(name, "stub", title, (name,), NoData(), f"key{number}", Stub(name))
+    return Unit(name, f"key{number}", NoData(), Stub(name))
 
 
 def main(address: str, out: Path, n: int) -> None:
@@ -54,11 +53,9 @@ def main(address: str, out: Path, n: int) -> None:
         failed = cluster.drive([stub(number) for number in range(n)])
         seconds = time.monotonic() - begun
     peak = resource.getrusage(resource.RUSAGE_SELF)
-    journal = [json.loads(x) for x in (out / ".cluster/journal.jsonl").read_text().splitlines()]
     print(
         f"{n} runs, {len(failed)} failed, {seconds:.0f} s: {1e3 * seconds / n:.0f} ms a run; "
-        f"driver {peak.ru_utime + peak.ru_stime:.0f} s of CPU, {peak.ru_maxrss / 1e3:.0f} MB; "
-        f"{sum(x['received'] for x in journal if x['done']) / n / 1e3:.0f} kB a run"
+        f"driver {peak.ru_utime + peak.ru_stime:.0f} s of CPU, {peak.ru_maxrss / 1e3:.0f} MB"
     )
 
 

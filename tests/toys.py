@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from gsf.core.errors import UserError
 from gsf.core.interrupts import stoppable
 
 
@@ -14,7 +15,7 @@ class Toy:
     out: Path
     act: str = "well"
 
-    def __call__(self) -> str | None:
+    def __call__(self) -> None:
         print(f"shown by {self.out.name} in {os.getpid()}")
         if self.act == "crash":
             raise ValueError("a bug")
@@ -32,7 +33,8 @@ class Toy:
                 (self.out.parent / f"{self.out.name}.pid").write_text(str(os.getpid()))
                 while not stop.asked:
                     time.sleep(0.05)
-        return "bad input" if self.act == "refused" else None
+        if self.act == "refused":
+            raise UserError("bad input")
 
 
 def toys(home: Path, *acts: str) -> list[Toy]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from gsf.gvf.fit import fit as fit
     from gsf.gvf.label import LabelConfig as LabelConfig
     from gsf.gvf.label import label as label
-    from gsf.gvf.labels import load_labels as load_labels
+    from gsf.gvf.training_labels import load_labels as load_labels
     from gsf.learn.agent import load_agent as load_agent
     from gsf.learn.train import TrainConfig as TrainConfig
     from gsf.learn.train import train as train
@@ -61,7 +61,7 @@ _HOMES = {
     "gvf.cumulants": ("cumulant",),
     "gvf.fit": ("FitConfig", "fit"),
     "gvf.label": ("LabelConfig", "label"),
-    "gvf.labels": ("load_labels",),
+    "gvf.training_labels": ("load_labels",),
     "learn.agent": ("load_agent",),
     "learn.train": ("TrainConfig", "train"),
     "nets.encoders": ("encoder",),

@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from gsf.bench.data import BenchDataConfig, bench_data
+from gsf.bench.measure import take_turns
 from gsf.bench.options import BenchSharedConfig
 from gsf.bench.peers import PEERS, find_peer
 from gsf.bench.shared import bench_shared
-from gsf.bench.train import BenchTrainConfig, bench_train, take_turns
+from gsf.bench.train import BenchTrainConfig, bench_train
 from gsf.core.errors import UserError
 
 
@@ -42,10 +43,15 @@ def test_bench_train_compares_methods_with_cql(tmp_path):
     assert numbers["cql step / matrix multiply"] > 0
 
 
-def test_turns_are_taken_by_all():
-    calls = []
-    take_turns({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=2)
+def test_turns_are_taken_by_all_and_the_first_does_not_count():
+    calls, clock = [], iter(range(6))
+
+    def timer(name):
+        return lambda: calls.append(name) or next(clock)
+
+    taken = take_turns({"a": timer("a"), "b": timer("b")}, rounds=2, what="bench")
     assert calls == ["a", "b"] * 3
+    assert taken == {"a": [2, 4], "b": [3, 5]}
 
 
 def test_bench_shared_measures_every_stage_quiet_and_busy():

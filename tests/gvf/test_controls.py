@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from gsf.gvf.labels import load_labels
 
 import tiny
 from gsf.behaviour.collect import CollectConfig, collect
@@ -11,7 +12,6 @@ from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.gvf.controls import values_of
 from gsf.gvf.fit import FitConfig, fit
 from gsf.gvf.label import LabelConfig, label
-from gsf.gvf.labels import load_labels
 from gsf.gvf.options import LabelConfig as Options
 from gsf.suites import grids
 from gsf.sweep.options import RunConfig

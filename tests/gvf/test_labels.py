@@ -13,7 +13,7 @@ from gsf.core.stage import read_manifest
 from gsf.data.dataset import Dataset
 from gsf.gvf.fit import FitConfig, fit
 from gsf.gvf.label import LabelConfig, histogram, label
-from gsf.gvf.labels import batch_labels, load_labels
+from gsf.gvf.training_labels import batch_labels, load_labels
 
 
 def fitted(tmp_path, name="gvf", data="data", scales=(1.0, 1000.0), fit_options=None, **options):
@@ -95,7 +95,7 @@ def test_action_values_come_along(tmp_path):
 def test_labels_of_another_dataset_are_refused(tmp_path):
     config = make(tmp_path, fitted(tmp_path))
     write_chain(tmp_path / "other", (1.0, 2.0))
-    with pytest.raises(UserError, match=r"labels of another dataset than .*other"):
+    with pytest.raises(UserError, match=r"made from another dataset than .*other"):
         load_labels(config.out, dataset_of(tmp_path, "other"))
     write_chain(tmp_path / "more", (1.0, 2.0, 3.0))
     with pytest.raises(UserError, match=r"has 3 levels but .* was fitted on 2"):

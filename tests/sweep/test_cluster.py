@@ -15,11 +15,11 @@ import mines
 import ray_nodes
 from gsf.core.errors import UserError
 from gsf.sweep import cluster as on_cluster
-from gsf.sweep.cluster import Handed, connected
+from gsf.sweep.cluster import Queue, connected
 from gsf.sweep.node import Outcome
 from gsf.sweep.options import RunConfig
 from gsf.sweep.run import run
-from gsf.sweep.store import JOURNAL, _read_journal
+from gsf.sweep.store import JOURNAL, read_journal
 from gsf.sweep.units import Unit
 from recordings import save_short_episodes
 
@@ -173,7 +173,7 @@ def _wait(until: Callable[[], bool], driver: subprocess.Popen) -> None:
 
 
 def _attempts(out: Path) -> dict[str, int]:
-    return {unit: noted["attempt"] for unit, noted in _read_journal(out / JOURNAL).items()}
+    return {unit: record.attempt for unit, record in read_journal(out / JOURNAL).items()}
 
 
 @pytest.mark.slow
@@ -190,10 +190,9 @@ def test_without_its_token_or_with_no_room_a_cluster_is_refused_before_any_work(
 
 
 ASK = """
-import ray
 from gsf.sweep.cluster import _check_versions, _connect
 
-_connect(ray, {address!r})
+ray = _connect({address!r})
 alive = [x["NodeID"] for x in ray.nodes() if x["Alive"]]
 assert _check_versions(ray, [*alive, "a1" * 28]) == alive
 """
@@ -237,24 +236,29 @@ def test_an_address_that_cannot_work_is_refused_in_a_sentence(tmp_path, address,
 
 
 def unit(name: str, needs: str | None = None) -> Unit:
-    return Unit(name, "maze", ("maze", name, ""), (name,), None, "key", lambda: None, needs)
+    return Unit(name, "key", None, lambda: None, needs)
 
 
 def test_a_run_that_keeps_being_lost_fails_but_not_one_that_goes_on_between():
-    sweep = Handed([unit("run")], retries=2)
+    queue = Queue([unit("run")], done=(), retries=2)
     lost = Outcome("NodeDiedError", own=False)
-    for saved in (1, 2, 3, 4, 4, 4):  # checkpoints so far
-        taken = sweep.take()
-        assert taken is not None
-        sweep.settle(taken, lost, saved)
-    assert sweep.take() is None
-    assert sweep.reasons == {"run": "lost 3 times without going on, at last: NodeDiedError"}
+    for saved in (True, True, False, False):
+        assert queue.settle(queue.take(), lost, saved) == {}
+    why = "lost 3 times without going on, at last: NodeDiedError"
+    queue = Queue([unit("run")], done=(), retries=2)
+    for saved in (False, True, False):
+        assert queue.settle(queue.take(), lost, saved) == {}
+    assert queue.settle(queue.take(), lost, False) == {"run": why} == queue.reasons
+    assert queue.take() is None
 
 
 def test_a_run_waits_for_its_labels_and_fails_with_them():
-    sweep = Handed([unit("run", needs="labels"), unit("labels"), unit("other")], retries=2)
-    assert [sweep.take().name, sweep.take().name, sweep.take()] == ["labels", "other", None]
-    sweep.settle(unit("labels"), Outcome("too few bins."), 0)
-    assert sweep.take() is None
-    assert sweep.reasons["run"] == "labels failed: too few bins."
-    assert not sweep.waiting
+    units = [unit("run", "labels"), unit("labels", "fit"), unit("fit"), unit("other")]
+    queue = Queue(units, done=(), retries=2)
+    assert [queue.take().name, queue.take().name, queue.take()] == ["fit", "other", None]
+    assert queue.settle(units[2], Outcome(None), False) == {"fit": None}
+    assert [queue.take().name, queue.take()] == ["labels", None]
+    ended = queue.settle(units[1], Outcome("too few bins."), False)
+    assert ended == {"labels": "too few bins.", "run": "labels failed: too few bins."}
+    assert ended == queue.reasons
+    assert not queue.waiting

@@ -22,7 +22,7 @@ from gsf.data.dataset import Dataset
 from gsf.data.format import COLUMN_DTYPES
 from gsf.data.recording import Recording
 from gsf.evaluation.rows import read_rows, write_rows
-from gsf.gvf.labels import load_labels
+from gsf.gvf.training_labels import load_labels
 from torture import forks, stages
 from torture.figures import Row
 

@@ -7,7 +7,6 @@ prints a line after every update; the system says how much of a core it has used
 import contextlib
 import os
 import signal
-import statistics
 import subprocess
 import tempfile
 import time
@@ -19,9 +18,8 @@ import torch
 
 from gsf.behaviour.options import PPOConfig
 from gsf.behaviour.ppo import PPO
-from gsf.bench.data import show
+from gsf.bench.measure import medians, ratio, show, take_turns
 from gsf.bench.options import BenchCollectConfig as BenchCollectConfig
-from gsf.bench.train import ratio, take_turns
 from gsf.core.errors import UserError
 from gsf.core.options import Precision
 from gsf.core.processes import starting
@@ -48,18 +46,11 @@ def bench_collect(config: BenchCollectConfig) -> dict[str, float]:
                     ppo = _ppo(config, encoder, precision)
                     stack.callback(ppo.env.close)
                     updates[f"ours, {encoder}, {precision}"] = _timed(ppo)
-            seconds: dict[str, list[float]] = {name: [] for name in updates}
-            turns = {
-                name: lambda name=name: seconds[name].append(updates[name]()) for name in updates
-            }
-            take_turns(turns, config.rounds, "bench collect")
+            seconds = take_turns(updates, config.rounds, "bench collect")
     finally:
         torch.set_num_threads(threads)
-    seconds = {name: taken[1:] for name, taken in seconds.items()}  # the first warms up
-    numbers = {
-        f"{name}, frames per core-second": frames / statistics.median(taken)
-        for name, taken in seconds.items()
-    }
+    median = medians(seconds)
+    numbers = {f"{name}, frames per core-second": frames / x for name, x in median.items()}
     if theirs:
         for name in list(seconds)[1:]:
             numbers |= ratio(f"{name} / CleanRL", seconds["CleanRL, impala"], seconds[name])

@@ -1,30 +1,24 @@
-"""What a preset costs: operations counted on the real networks, time and money by what is assumed.
+"""What a preset costs: operations are counted, hours and money follow from what is assumed.
 
-Counted: forward and backward passes of PPO, GVFs, every method and evaluation. Assumed, and
+Counted on the real networks: passes of PPO, GVFs, every method and evaluation. Assumed, and
 options: a GPU's peak, the share of it that is reached, its price, Procgen's speed beside it.
 """
 
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import pandas as pd
 import torch
 from rich.console import Console
 from rich.table import Table
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from gsf.behaviour.options import PUBLISHED, CollectConfig
 from gsf.behaviour.ppo import ActorCritic
-from gsf.bench.data import record_random
-from gsf.bench.options import GAME
+from gsf.bench.measure import GAME, random_play
 from gsf.bench.options import BenchCostConfig as BenchCostConfig
-from gsf.bench.train import labels_of, training_step
+from gsf.bench.train import count, training_step
 from gsf.core.files import write_atomic
 from gsf.core.presets import preset_values
-from gsf.data.dataset import Dataset
-from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.learn.learner import AgentConfig
 from gsf.nets.encoders import Encoder
 from gsf.suites import facts_of
@@ -36,10 +30,7 @@ EPISODE = 300  # frames of an episode in evaluation, about the mean over games
 
 def bench_cost(config: BenchCostConfig) -> dict[str, float]:
     """Hours of every stage on one GPU."""
-    with tempfile.TemporaryDirectory(prefix="gsf-bench-") as directory:
-        home = Path(directory)
-        record_random(GAME, 20_480).save(home / "play.gsfrec")
-        materialise(MaterialiseConfig(str(home / "play.gsfrec"), home / "dataset"))
+    with random_play(20_480) as home:
         stages = _stages(config, home)
     hours = {name: config.hours(flops, frames) for name, (flops, frames) in stages.items()}
     _show(config, stages, hours)
@@ -81,14 +72,6 @@ def _stages(config: BenchCostConfig, home: Path) -> dict[str, tuple[float, float
     return stages
 
 
-def count(what: Callable[[], Any]) -> float:
-    """Floating-point operations of convolutions and matrix products."""
-    counter = FlopCounterMode(display=False)
-    with counter:
-        what()
-    return float(counter.get_total_flops())
-
-
 def pass_flops(net: nn.Module, obs_shape: tuple[int, ...]) -> dict[str, float]:
     """Operations per image of a forward pass, and of one with its backward pass."""
     obs = torch.zeros((COUNTED, *obs_shape), dtype=torch.uint8)
@@ -106,32 +89,29 @@ def pass_flops(net: nn.Module, obs_shape: tuple[int, ...]) -> dict[str, float]:
 def _method_flops(config: AgentConfig, home: Path) -> float:
     """Per transition of one training step.
 
-    Counted in a small batch. pse alone is not linear in it: of 1,024 transitions it encodes 256
-    images more, of these 32 as many, so its share is about a third too high.
+    It is counted in a small batch. Only for pse that matters: it encodes further images, 256 in a
+    batch of 1,024 but as many as transitions here, so its cost comes out about a third too high.
     """
-    step = training_step(
-        Dataset.open(home / "dataset"), config, COUNTED, labels_of(home, config.method)
-    )
-    return count(step) / COUNTED
+    return count(training_step(home, config, COUNTED)) / COUNTED
 
 
 def _show(
     config: BenchCostConfig, stages: dict[str, tuple[float, float]], hours: dict[str, float]
 ) -> None:
-    columns = ["stage", "exaFLOP", *(f"hours on {n}" for n in config.gpus), "dollars"]
-    rows = {name: (stages[name][0], hours[name]) for name in stages}
-    rows["all"] = (sum(flops for flops, _ in stages.values()), sum(hours.values()))
+    frame = pd.DataFrame({"exaFLOP": {name: x / 1e18 for name, (x, _) in stages.items()}})
+    for n in config.gpus:
+        frame[f"hours on {n}"] = pd.Series(hours) / n
+    frame["dollars"] = pd.Series(hours) * config.dollars
+    frame.loc["all"] = frame.sum()
     table = Table(
         title=f"{config.size}: {config.games} games, {config.seeds} seeds; {config.tflops:g} "
         f"TFLOP/s at {config.utilisation:.0%}, {config.dollars:g} dollars an hour (assumed)"
     )
-    for column in columns:
+    for column in ("stage", *frame):
         table.add_column(column, justify="left" if column == "stage" else "right")
-    lines = [",".join(columns)]
-    for name, (flops, one) in rows.items():
-        numbers = [flops / 1e18, *(one / n for n in config.gpus), one * config.dollars]
-        table.add_row(name, *(f"{x:,.1f}" for x in numbers))
-        lines.append(",".join([name, *(f"{x:.2f}" for x in numbers)]))
+    for name, numbers in frame.iterrows():
+        table.add_row(str(name), *(f"{x:,.1f}" for x in numbers))
     Console().print(table)
     if config.out is not None:
-        write_atomic(config.out, "\n".join(lines) + "\n")
+        text = frame.to_csv(index_label="stage", float_format="%.2f", lineterminator="\n")
+        write_atomic(config.out, text)

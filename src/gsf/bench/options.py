@@ -1,4 +1,4 @@
-"""What `gsf bench train`, `collect`, `shared` and `cost` may be told; read without torch."""
+"""What each `gsf bench` may be told; read without torch, so that help is fast."""
 
 import sys
 from dataclasses import dataclass, field
@@ -12,7 +12,20 @@ from gsf.core.presets import Size
 from gsf.suites import find_game
 
 Number = Annotated[int, between(1, 10**6)]
-GAME = "coinrun"  # networks and data are of the same size in all of its suite
+
+
+@dataclass(frozen=True)
+class BenchDataConfig(Options):
+    """Measure stepping, hashing, writing, materialising and sampling in one run."""
+
+    game: str = "coinrun"
+    """Which game to play."""
+    transitions: Count = 200_000
+    """How much random play to record and materialise."""
+    workdir: Path | None = None
+    """Where to write: the disk to measure. Default: the system's temporary folder."""
+    out: Path | None = None
+    """Also write the numbers as JSON to this file."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +57,7 @@ class BenchTrainConfig(Options):
 class BenchCollectConfig(Options):
     """Measure the frames that PPO plays and learns from in a second of one core."""
 
-    game: str = GAME
+    game: str = "coinrun"
     """What is played."""
     encoders: Annotated[tuple[str, ...], Some()] = ("impala", "impala_small", "nature")
     """Networks of ours; CleanRL's is impala."""
@@ -84,7 +97,7 @@ class BenchCostConfig(Options):
 
     size: tyro.conf.Positional[Size] = "paper"
     """The preset."""
-    games: Number = field(default_factory=lambda: len(find_game(GAME)[0].games))
+    games: Number = field(default_factory=lambda: len(find_game("coinrun")[0].games))
     """Games. Default: all of the suite."""
     methods: Annotated[tuple[str, ...], Some()] = ("all",)
     """Methods."""

@@ -1,21 +1,25 @@
-"""Training steps of other projects, from a checkout of theirs, to take turns with ours.
+"""Training steps of other projects, run from a checkout of theirs, to compare ours with.
 
 Each runs in a process of its own, as its modules are called `utils` and the like. Its batch is a
 tensor at hand: drawing one costs it nothing, while our step draws, crops and converts.
 """
 
 import contextlib
+import functools
 import importlib.util
 import multiprocessing
 import sys
-import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import torch
+
+from gsf.bench.measure import seconds_of
 from gsf.core.errors import UserError
 from gsf.core.processes import starting
 
@@ -35,15 +39,13 @@ class Peer:
 
 def _gen_dgrl(root: Path, batch: int) -> Callable[[], Any]:
     """IMPALA's network, one critic, double DQN; Huber loss and CQL's term."""
-    import torch
-
-    # By its file: its package also loads what needs libraries that no longer install.
+    # The file alone: its package also imports libraries that can no longer be installed.
     found = importlib.util.spec_from_file_location("ddqn_cql", root / "offline/agents/ddqn_cql.py")
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
-    # Of configs/offline/final/cql.json and the defaults of offline/arguments.py.
+    # From configs/offline/final/cql.json and the defaults of offline/arguments.py.
     options = {"lr": 5e-4, "agent_model": "pporesnetbase", "hidden_size": 256, "gamma": 0.99}
     options |= {"target_update_freq": 1000, "tau": 0.005, "cql_alpha": 1.0}
     options |= {"eps_start": 1.0, "eps_end": 0.1, "eps_decay": 1000, "perform_polyak_update": True}
@@ -57,7 +59,7 @@ def _gen_dgrl(root: Path, batch: int) -> Callable[[], Any]:
 
 def _d3rlpy(root: Path, batch: int) -> Callable[[], Any]:
     """DQN's three convolutions, one critic, double DQN; Huber loss and CQL's term."""
-    import torch
+    # Not a dependency of ours.
     from d3rlpy.algos import DiscreteCQLConfig  # type: ignore[import-not-found]
     from d3rlpy.torch_utility import TorchMiniBatch  # type: ignore[import-not-found]
 
@@ -105,42 +107,30 @@ def try_peer(checkout: Path) -> None:
 def peer_step(checkout: Path, batch: int) -> Iterator[Callable[[], float]]:
     """Yields a function that does one step of the peer and returns its seconds."""
     name = find_peer(checkout)
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(name, checkout, batch, theirs), daemon=True)
-    with starting():
-        process.start()
-    theirs.close()
 
     def ask() -> float:
         try:
-            ours.send(True)
-            said: float | str = ours.recv()
-        except (EOFError, OSError):
+            said = pool.submit(_seconds, name, checkout.resolve(), batch).result()
+        except BrokenProcessPool:
             raise UserError(f"the step of {name} in {checkout} died.") from None
         if isinstance(said, str):
             raise UserError(f"{name} in {checkout} cannot be run: {said}.")
         return said
 
-    try:
+    with starting(), ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         yield ask
-    finally:
-        ours.close()
-        process.terminate()
-        process.join()
 
 
-def _serve(name: str, checkout: Path, batch: int, asked: Connection) -> None:
-    peer = PEERS[name]
-    root = checkout.resolve() / peer.folder
+def _seconds(name: str, checkout: Path, batch: int) -> float | str:
+    """In the process of the peer: the seconds of a step, or why it failed."""
+    try:
+        return seconds_of(_prepared(name, checkout, batch))
+    except Exception as error:  # a dependency of theirs that is missing, another version
+        return f"{type(error).__name__}: {error}"
+
+
+@functools.cache
+def _prepared(name: str, checkout: Path, batch: int) -> Callable[[], Any]:
+    root = checkout / PEERS[name].folder
     sys.path.insert(0, str(root))
-    step: Callable[[], Any] | None = None
-    with contextlib.suppress(EOFError, KeyboardInterrupt):
-        while asked.recv():
-            try:
-                step = step or peer.prepare(root, batch)
-                start = time.perf_counter()
-                step()
-                asked.send(time.perf_counter() - start)
-            except Exception as error:  # a dependency of theirs that is missing, another version
-                asked.send(f"{type(error).__name__}: {error}")
+    return PEERS[name].prepare(root, batch)

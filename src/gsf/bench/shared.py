@@ -1,60 +1,49 @@
 """What a busy neighbour costs: every stage with the machine to itself and beside another process.
 
 Quiet and busy take turns. On n cores a neighbour that keeps one busy leaves n/(n + 1) of the time
-to a process with n threads; what is lost beyond that, threads lose by waiting for each other.
+to a process with n threads; a loss beyond that is threads waiting for each other.
 """
 
 import contextlib
-import io
-import statistics
+import itertools
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gsf.behaviour.collect import collect
 from gsf.behaviour.options import CollectConfig
-from gsf.bench.data import record_random, show
-from gsf.bench.options import GAME, BenchSharedConfig
+from gsf.bench.measure import GAME, medians, random_play, seconds_of, show, silence, take_turns
+from gsf.bench.options import BenchSharedConfig as BenchSharedConfig
 from gsf.core import cores
-from gsf.core.logs import console, progress
 from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.evaluation.evaluate import EvaluateConfig, evaluate
 from gsf.gvf.fit import FitConfig, fit
 from gsf.learn.options import TrainConfig
 from gsf.learn.train import train
 
-Stage = Callable[[Path], object]  # given an empty directory to write in
+Stage = Callable[[Path], object]  # writes into the directory it is given
 
 
 def bench_shared(config: BenchSharedConfig) -> dict[str, float]:
     """Speed of each stage beside a busy process, as a share of its speed without."""
-    with tempfile.TemporaryDirectory(prefix="gsf-bench-") as directory:
-        home = Path(directory)
-        with _silence():
+    with contextlib.ExitStack() as stack:
+        with silence():
+            home = stack.enter_context(random_play(config.transitions))
             stages = _stages(config, home)
-        seconds: dict[tuple[str, bool], list[float]] = {}
-        turns = [
-            (turn, busy, name)
-            for turn in range(config.rounds + 1)
+        outs = (home / f"out{number}" for number in itertools.count())
+        timers = {
+            f"{name}, {'busy' if busy else 'quiet'}": partial(_time, stage, outs, busy)
             for busy in (False, True)
-            for name in stages
-        ]
-        with progress("bench shared", len(turns), "stages") as advance:
-            for number, (turn, busy, name) in enumerate(turns, 1):
-                with _neighbour() if busy else contextlib.nullcontext():
-                    taken = _time(stages[name], home / f"{turn}-{busy}-{name}")
-                if turn:  # the first warms up
-                    seconds.setdefault((name, busy), []).append(taken)
-                advance(number)
-    median = {key: statistics.median(taken) for key, taken in seconds.items()}
-    numbers = {f"{name}, quiet, seconds": median[name, False] for name in stages}
-    numbers |= {
-        f"{name}, busy / quiet speed": median[name, False] / median[name, True] for name in stages
-    }
+            for name, stage in stages.items()
+        }
+        median = medians(take_turns(timers, config.rounds, "bench shared"))
+    quiet = {name: median[f"{name}, quiet"] for name in stages}
+    numbers = {f"{name}, quiet, seconds": x for name, x in quiet.items()}
+    numbers |= {f"{x}, busy / quiet speed": quiet[x] / median[f"{x}, busy"] for x in stages}
     numbers["threads"] = cores.threads()
     show("gsf bench shared", numbers, config.out)
     return numbers
@@ -63,53 +52,27 @@ def bench_shared(config: BenchSharedConfig) -> dict[str, float]:
 def _stages(config: BenchSharedConfig, home: Path) -> dict[str, Stage]:
     """Each a few seconds long, on the same small data."""
     recording, data, run = home / "play.gsfrec", home / "dataset", home / "run"
-    record_random(GAME, config.transitions).save(recording)
-    materialise(MaterialiseConfig(str(recording), data))
-    learner: dict[str, Any] = {
-        "encoder": config.encoder,
-        "batch": config.batch,
-        "checkpoint_every": 1_000_000,
-    }
-    train(TrainConfig(dataset=data, out=run, method="cql", grad_steps=1, **learner))
-    steps = config.grad_steps
+    steps, net = config.grad_steps, {"encoder": config.encoder, "batch": config.batch}
+    small: Any = {**net, "allow_small_levels": True, "diagnose": False}
+    fitted = partial(FitConfig, data, estimator="td", grad_steps=steps, **small)
+    long: Any = {**net, "checkpoint_every": 1_000_000}
+    trained = partial(TrainConfig, dataset=data, method="cql", **long)
+    played = partial(CollectConfig, game=GAME, frames=512 * steps, transitions=64, encoder="nature")
+    unseen: Any = {"splits": ("unseen",), "modes": ("sampled",), "n_unseen": 64}
+    evaluated = partial(EvaluateConfig, str(run), max_frames=4 * steps, **unseen)
+    train(trained(out=run, grad_steps=1))
     return {
-        "collect": lambda out: collect(
-            CollectConfig(game=GAME, out=out, frames=steps * 512, transitions=64, encoder="nature")
-        ),
+        "collect": lambda out: collect(played(out=out)),
         "materialise": lambda out: materialise(MaterialiseConfig(str(recording), out)),
-        "fit": lambda out: fit(
-            FitConfig(
-                data,
-                out,
-                estimator="td",
-                grad_steps=steps,
-                allow_small_levels=True,
-                diagnose=False,
-                encoder=config.encoder,
-                batch=config.batch,
-            )
-        ),
-        "train": lambda out: train(
-            TrainConfig(dataset=data, out=out, method="cql", grad_steps=steps, **learner)
-        ),
-        "evaluate": lambda out: evaluate(
-            EvaluateConfig(
-                str(run),
-                out=out / "rows.csv",
-                splits=("unseen",),
-                modes=("sampled",),
-                n_unseen=64,
-                max_frames=4 * steps,
-            )
-        ),
+        "fit": lambda out: fit(fitted(out=out)),
+        "train": lambda out: train(trained(out=out, grad_steps=steps)),
+        "evaluate": lambda out: evaluate(evaluated(out=out / "rows.csv")),
     }
 
 
-def _time(stage: Stage, out: Path) -> float:
-    with _silence():
-        start = time.perf_counter()
-        stage(out)
-        return time.perf_counter() - start
+def _time(stage: Stage, outs: Iterator[Path], busy: bool) -> float:
+    with silence(), _neighbour() if busy else contextlib.nullcontext():
+        return seconds_of(lambda: stage(next(outs)))
 
 
 @contextlib.contextmanager
@@ -122,14 +85,3 @@ def _neighbour() -> Iterator[None]:
     finally:
         process.kill()
         process.wait()
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Stages say nothing; the bar of the whole stays."""
-    before, console.quiet = console.quiet, True
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        console.quiet = before

@@ -212,7 +212,7 @@ def _memory() -> float:
 def _draw(
     counts: npt.NDArray[np.int64], n: int, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """n uniform draws from groups of `counts` members: the group and the place in it."""
+    """n uniform draws from groups of `counts` members: the group and the index in it."""
     ends = np.cumsum(counts)
     draw = rng.integers(ends[-1], size=n)
     which = np.searchsorted(ends, draw, side="right")

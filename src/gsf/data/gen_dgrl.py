@@ -9,9 +9,10 @@ from pathlib import Path
 
 from gsf.core.errors import UserError
 from gsf.core.images import image_shape, to_hwc
+from gsf.data.episodes import Episode, Outline, Source, check_steps, one_value
 from gsf.data.format import Array
-from gsf.data.importers import Episode, ImportConfig, Outline, Source, check_steps, one_value
 from gsf.data.npz import Arrays, opened
+from gsf.data.options import ImportConfig
 
 N_ACTIONS = 15  # Procgen's
 NAME = "TIME_EPISODE_LENGTH_LEVEL_RETURN.npz"

@@ -26,16 +26,9 @@ from gsf.core.logs import progress
 from gsf.core.schema import ACTIONS, LEVELS, SHAPE, TEXT, Maybe, parse_json
 from gsf.core.sealed import checked
 from gsf.data.dataset import Dataset
+from gsf.data.episodes import Episode, Outline, Source, end_flag, one_value
 from gsf.data.format import Array
-from gsf.data.importers import (
-    Episode,
-    ExportConfig,
-    ImportConfig,
-    Outline,
-    Source,
-    end_flag,
-    one_value,
-)
+from gsf.data.options import ExportConfig, ImportConfig
 
 # What gsf adds to Minari's metadata: of the dataset, and of an episode.
 _FACTS, _REPEATED, _FIRST_T = "gsf", "repeated_final_frame", "first_t"

@@ -18,16 +18,9 @@ import numpy as np
 
 from gsf.core.errors import UserError
 from gsf.core.images import image_shape, to_hwc
+from gsf.data.episodes import Episode, Outline, Source, check_steps, end_flag, one_value
 from gsf.data.format import Array
-from gsf.data.importers import (
-    Episode,
-    ImportConfig,
-    Outline,
-    Source,
-    check_steps,
-    end_flag,
-    one_value,
-)
+from gsf.data.options import ImportConfig
 
 
 def read_npz(config: ImportConfig) -> Source:

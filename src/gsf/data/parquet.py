@@ -25,8 +25,9 @@ from gsf.core.schema import ACTIONS, LEVELS, N_ACTIONS, POSITIVE, SHAPE, TEXT, M
 from gsf.core.sealed import checked
 from gsf.data.cards import LICENCE, earned, epsilon, licence, markdown, one_of, played_by
 from gsf.data.dataset import Dataset
+from gsf.data.episodes import Episode, Outline, Source, end_flag
 from gsf.data.format import Array, episode_starts
-from gsf.data.importers import Episode, ExportConfig, ImportConfig, Outline, Source, end_flag
+from gsf.data.options import ExportConfig, ImportConfig
 
 INFO = Path("meta/info.json")
 FORMAT = 1

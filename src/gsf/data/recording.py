@@ -179,7 +179,7 @@ class Recording:
     def find_suite(self) -> Suite:
         """What plays it again; a user's environment only where the user has named its file."""
         if self.env is not None:
-            from gsf.suites.gymnasium import name_again
+            from gsf.suites.gymnasium import name_again  # late: only such suites need it
 
             name_again(self.env["spec"], self.env["code"], self.game, self.levels[0])
         return find_game(self.game)[0]

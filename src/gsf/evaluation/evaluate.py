@@ -8,7 +8,6 @@ more adds it. Only what an earlier --max-frames cut short, and this one does not
 With --held-out nothing is played: held_out.py.
 """
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,11 +22,13 @@ from gsf.core.files import check_place, clear_locks, locked
 from gsf.core.interrupts import stoppable
 from gsf.core.logs import console, progress
 from gsf.evaluation import temperature as temperatures
+from gsf.evaluation.asked import find_file, find_steps
+from gsf.evaluation.held_out import judge_held_out
 from gsf.evaluation.intervals import mean_over_levels
 from gsf.evaluation.options import EvaluateConfig as EvaluateConfig
-from gsf.evaluation.players import Player, checkpoint_steps, find_players, is_run, under_looks
+from gsf.evaluation.players import Player, find_players, is_run, under_looks
 from gsf.evaluation.rows import COLUMNS, IDENTITY, KEYS, read_rows
-from gsf.evaluation.session import Session, Task, of_player
+from gsf.evaluation.session import Session, Task, made_by
 from gsf.evaluation.splits import Split, parse_levels, split_levels
 from gsf.nets.acting import explain, mode_at
 
@@ -41,11 +42,9 @@ def evaluate(config: EvaluateConfig) -> pd.DataFrame:
     rows.groupby("mode")["return"].mean()
     """
     if config.held_out is not None:
-        from gsf.evaluation.held_out import judge_held_out
-
         return judge_held_out(config)
     players = _players(config)
-    out = find_out(config, "returns.csv" if config.looks is None else f"looks-{config.looks}.csv")
+    out = find_file(config, "returns.csv" if config.looks is None else f"looks-{config.looks}.csv")
     if not out.is_file():
         check_place(out)
     levels = _levels(players[0], config)
@@ -95,7 +94,7 @@ def _all_there(grids: Sequence[Task], tasks: Sequence[Task], rows: pd.DataFrame)
 
 
 def _summed_up(tasks: Sequence[Task], rows: pd.DataFrame, out: Path) -> pd.DataFrame:
-    asked = pd.concat([task.of(rows) for task in tasks])[COLUMNS].reset_index(drop=True)
+    asked = pd.concat([task.among(rows) for task in tasks])[COLUMNS].reset_index(drop=True)
     _print_summary(asked, out)
     return asked
 
@@ -116,7 +115,7 @@ def _grids(players: Sequence[Player], config: EvaluateConfig) -> list[Task]:
 def _choose(grid: Task, session: Session) -> Player:
     """The player with its temperature; `sampled` rows at another are called what they are."""
     player, agent = grid.player, session.config.agent
-    means = temperatures.choose(player, grid.of(session.rows))
+    means = temperatures.choose(player, grid.among(session.rows))
     best, n = float(next(iter(means))), len(grid.levels)
     if player.temperature is None:
         player = replace(player, temperature=best)
@@ -138,26 +137,7 @@ def _choose(grid: Task, session: Session) -> Player:
 def _stale(player: Player, rows: pd.DataFrame) -> pd.Series:
     """Rows sampled before a temperature was chosen, at another."""
     other = rows["temperature"] != player.temperature
-    return of_player(player, rows) & (rows["mode"] == "sampled") & other
-
-
-def find_out(config: EvaluateConfig, name: str) -> Path:
-    """Where rows go: --out, or the file of this name in the run directory."""
-    out = config.out
-    if out is None:
-        if not is_run(config.agent):
-            raise UserError(f"give --out: {config.agent} is no run directory to write rows into.")
-        return Path(config.agent) / name
-    if out.suffix not in (".csv", ".parquet") or out.is_dir():
-        raise UserError(f"--out {out} must be a file that ends in .csv or .parquet.")
-    if out.suffix == ".parquet":
-        try:
-            importlib.import_module("pyarrow")  # now, not when everything has been played
-        except ImportError as error:
-            raise UserError(
-                f"Parquet needs pyarrow ({error}): pip install 'gsf-rl[parquet]', or choose .csv."
-            ) from None
-    return out
+    return made_by(player, rows) & (rows["mode"] == "sampled") & other
 
 
 def _players(config: EvaluateConfig) -> list[Player]:
@@ -175,14 +155,6 @@ def _players(config: EvaluateConfig) -> list[Player]:
     if config.looks is not None:
         players = [under_looks(player, config.looks) for player in players]
     return list({player.step: player for player in reversed(players)}.values())[::-1]
-
-
-def find_steps(config: EvaluateConfig) -> list[int | None]:
-    """Checkpoints to judge; None is the latest."""
-    kept = checkpoint_steps(Path(config.agent)) if config.all else []
-    if config.all and not kept:
-        raise UserError(f"{config.agent} has kept no checkpoints; train it with --keep.")
-    return [*kept, None]
 
 
 def _levels(player: Player, config: EvaluateConfig) -> dict[Split, list[int]]:
@@ -205,7 +177,7 @@ def _read(out: Path, players: Sequence[Player]) -> pd.DataFrame:
     """The rows there are; those of another agent under the same name are refused."""
     rows = read_rows(out)
     for who in players:
-        mine = rows[of_player(who, rows)]
+        mine = rows[made_by(who, rows)]
         if not mine[IDENTITY].isin([who.identity, *map(who.signature, set(mine["length"]))]).all():
             raise UserError(
                 f"{out} has rows of another {who.method} for {who.game}, seed {who.seed}, step "

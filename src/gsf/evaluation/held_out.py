@@ -16,7 +16,7 @@ from gsf.core.files import digest, locked
 from gsf.core.logs import console
 from gsf.core.stage import read_manifest
 from gsf.data.dataset import Dataset
-from gsf.evaluation.evaluate import EvaluateConfig, find_out, find_steps
+from gsf.evaluation.asked import find_file, find_steps
 from gsf.evaluation.held_out_rows import (
     IDENTITY,
     QUANTITIES,
@@ -27,6 +27,7 @@ from gsf.evaluation.held_out_rows import (
 )
 from gsf.evaluation.judging import judge
 from gsf.evaluation.logging_policy import logged_probabilities
+from gsf.evaluation.options import EvaluateConfig
 from gsf.evaluation.players import is_run, weights
 from gsf.learn.agent import load_agent
 from gsf.nets.acting import explain
@@ -38,7 +39,7 @@ def judge_held_out(config: EvaluateConfig) -> pd.DataFrame:
     assert config.held_out is not None
     if not is_run(config.agent):
         raise UserError(f"--held-out judges a run directory; {config.agent} is none.")
-    run, out = Path(config.agent), find_out(config, "held_out.csv")
+    run, out = Path(config.agent), find_file(config, "held_out.csv")
     if out.suffix != ".csv":
         raise UserError(f"--held-out writes .csv files, not {out}.")
     manifest, dataset = read_manifest(run, "run", whole=False), Dataset.open(config.held_out)

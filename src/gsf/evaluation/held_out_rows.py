@@ -108,8 +108,8 @@ def read_held_out(path: Path) -> pd.DataFrame:
 def write_held_out(path: Path, rows: pd.DataFrame) -> pd.DataFrame:
     """The rows in their one order."""
     order = {name: i for i, name in enumerate(QUANTITIES)}
-    by = ["game", "method", "seed", "step", "data", "order", "mode", "place", "at"]
-    rows = rows.assign(order=rows["quantity"].map(order), place=rows["context"] != OVERALL)
+    by = ["game", "method", "seed", "step", "data", "order", "mode", "single", "at"]
+    rows = rows.assign(order=rows["quantity"].map(order), single=rows["context"] != OVERALL)
     rows = rows.sort_values(by, kind="stable", ignore_index=True)[list(TYPES)].astype(TYPES)
     write_table(path, rows)
     return rows

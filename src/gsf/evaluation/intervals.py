@@ -33,8 +33,8 @@ def intervals_over(n_seeds: Collection[int]) -> str:
 def mean_over_levels(x: Any, level: Any) -> dict[str, float]:
     """Mean of x [n]; levels are redrawn whole, with all that was measured on them."""
     x = np.asarray(x, float)
-    levels, place = np.unique(level, return_inverse=True)
-    total, count = (np.bincount(place, w, len(levels)) for w in (x, np.ones_like(x)))
+    levels, which = np.unique(level, return_inverse=True)
+    total, count = (np.bincount(which, w, len(levels)) for w in (x, np.ones_like(x)))
     weights = redraw(len(levels), np.random.default_rng(0))
     return estimate(x.mean(), (weights @ total) / (weights @ count))
 
@@ -42,11 +42,11 @@ def mean_over_levels(x: Any, level: Any) -> dict[str, float]:
 def redraw_within(group: Any, rng: np.random.Generator, replicates: int = REPLICATES) -> Array:
     """How often each of n things is in every replicate, [replicates, n], if their groups are drawn
     again and, of each group drawn, its own things. One group: the things alone."""
-    groups, place = np.unique(group, return_inverse=True)
+    groups, which = np.unique(group, return_inverse=True)
     drawn = np.round(redraw(len(groups), rng, replicates) * len(groups)).astype(np.int64)
-    counts = np.empty((replicates, len(place)))
+    counts = np.empty((replicates, len(which)))
     for k in range(len(groups)):
-        mine = np.flatnonzero(place == k)
+        mine = np.flatnonzero(which == k)
         n = len(mine)
         counts[:, mine] = rng.multinomial(drawn[:, k] * n, np.full(n, 1 / n))
     return counts

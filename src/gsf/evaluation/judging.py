@@ -122,8 +122,7 @@ def folds(level: Array, starts: Array) -> Array:
         if len(np.unique(level)) > 1
         else np.searchsorted(starts, np.arange(len(level)), "right")
     )
-    place = np.unique(group, return_inverse=True)[1]
-    fold: Array = place % FOLDS
+    fold: Array = np.unique(group, return_inverse=True)[1] % FOLDS
     return fold
 
 
@@ -188,13 +187,13 @@ def logged(
         return
     longest = int((stops - starts)[whole].max())
     steps = np.arange(len(dataset))
-    place = np.minimum(starts[:, None] + np.arange(longest), stops[:, None] - 1)  # [E,T]
+    rows = np.minimum(starts[:, None] + np.arange(longest), stops[:, None] - 1)  # [E,T]
     running = starts[:, None] + np.arange(longest) < stops[:, None]
-    reward = np.where(running, np.asarray(dataset.reward, np.float64)[place], 0.0)
+    reward = np.where(running, np.asarray(dataset.reward, np.float64)[rows], 0.0)
     for i, mode in enumerate(JUDGED):
         ratio = pi[steps, dataset.action, i].astype(np.float64) / mu
         weight = np.zeros((len(starts), longest))
-        weight[whole] = decision_weights(np.where(running, ratio[place], 1.0)[whole])
+        weight[whole] = decision_weights(np.where(running, ratio[rows], 1.0)[whole])
         sums = np.concatenate([weight * reward, weight], 1)
         yield Measure(
             "wis", mode, sums, lambda x: weighted_return(x[..., :longest], x[..., longest:], gamma)

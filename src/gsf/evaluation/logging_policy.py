@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gsf.behaviour.policy import load_policy
 from gsf.core.errors import UserError
 from gsf.core.logs import progress
 from gsf.data.dataset import Dataset
@@ -25,8 +26,6 @@ def logged_probabilities(dataset: Dataset, policy: str | None, device: str) -> A
 
 
 def recorded_probabilities(dataset: Dataset, policy: str, device: str) -> Array:
-    from gsf.behaviour.policy import load_policy  # and what plays with it
-
     played = load_policy(policy, device)
     epsilon = recorded_epsilon(dataset, policy, played.provenance["digest"])
     facts, n_actions = played.facts, dataset.n_actions

@@ -91,14 +91,14 @@ def find_players(
     `game` may name its suite, too: file.py:Suite/game. `env`: file.py:make, a Gymnasium environment
     to play in, of which `level` is looked at first.
     """
-    place = Place(env, level) if env else None
+    own = UserEnv(env, level) if env else None
     game = name_game(game)[1] if game and not env else game
     if is_run(name):
-        return _run_players(Path(name), game, steps, device, place)
+        return _run_players(Path(name), game, steps, device, own)
     if set(steps) != {None}:
         raise UserError(f"{name} has no kept checkpoints; only a run directory has.")
     if name == "random":
-        return [_reference(name, None, game, seed, dataset, place)]
+        return [_reference(name, None, game, seed, dataset, own)]
     path = find_policy(name)
     if not path.exists():
         meant = did_you_mean(name, [*shipped_policies(), "random"])
@@ -106,9 +106,9 @@ def find_players(
             f"there is no {name}; {meant}name a run directory, a policy (of `gsf collect`, or a "
             f"shipped one: {', '.join(shipped_policies())}), or random."
         )
-    from gsf.behaviour.policy import load_policy
+    from gsf.behaviour.policy import load_policy  # late: help needs no torch
 
-    return [_reference(name, load_policy(path, device), game, seed, dataset, place)]
+    return [_reference(name, load_policy(path, device), game, seed, dataset, own)]
 
 
 def under_looks(player: Player, kind: str) -> Player:
@@ -136,15 +136,15 @@ def is_run(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Place:
+class UserEnv:
     """A Gymnasium environment of the user's, as --env names it."""
 
     env: str
     level: int
 
-    def take(self, game: str | None = None) -> str:
+    def host(self, game: str | None = None) -> str:
         """From here on the game (None: the file's name) is played there."""
-        from gsf.suites.gymnasium import name_env
+        from gsf.suites.gymnasium import name_env  # late: help needs no environments
 
         return name_env(self.env, game, self.level)
 
@@ -153,7 +153,7 @@ def _played_in(suite: Suite, game: str) -> list[str]:
     """What belongs to a player's identity beside its weights: the file of a user's environment."""
     if not suite.named:
         return []
-    from gsf.suites.gymnasium import code_of
+    from gsf.suites.gymnasium import code_of  # late, as in UserEnv
 
     return [code_of(game) or ""]
 
@@ -164,15 +164,15 @@ def _reference(
     game: str | None,
     seed: int,
     dataset: Path | None,
-    place: Place | None,
+    own: UserEnv | None,
 ) -> Player:
     """A player that was not trained from a dataset; one can say which levels count as seen, and
     which actions `random` draws among."""
     facts: Mapping[str, Any] = {} if policy is None else policy.provenance
     found = read_facts(dataset) if dataset else {}
     names = {x for x in (game, facts.get("game"), found.get("name")) if x}
-    if place and len(names) < 2:
-        names = {place.take(*names)}
+    if own and len(names) < 2:
+        names = {own.host(*names)}
     if len(names) != 1:
         raise UserError(
             f"{name} plays one game, not {' and '.join(sorted(names))}; make --game, --dataset and "
@@ -183,10 +183,10 @@ def _reference(
     suite, played = find_game(names.pop())
     levels, difficulty = _facts_of_levels(suite, played, found or _levels_of_policy(facts))
     if found:
-        check_fits(str(dataset), found, place.env if place else played, played)
-    if place and policy is not None:
-        own = {"obs_shape": policy.facts.obs_shape, "n_actions": len(policy.facts.actions)}
-        check_fits(name, own, place.env, played)
+        check_fits(str(dataset), found, own.env if own else played, played)
+    if own and policy is not None:
+        needs = {"obs_shape": policy.facts.obs_shape, "n_actions": len(policy.facts.actions)}
+        check_fits(name, needs, own.env, played)
     known = suite.games[played]
     n_actions = len(known.actions)
     # What agents of the data choose among. To draw an action as often as the suite repeats it is
@@ -220,17 +220,17 @@ def _run_players(
     game: str | None,
     steps: Sequence[int | None],
     device: Device,
-    place: Place | None,
+    own: UserEnv | None,
 ) -> list[Player]:
-    from gsf.learn.agent import load_agent, read_temperature
+    from gsf.learn.agent import load_agent, read_temperature  # late: help needs no torch
     from gsf.nets.runtime import pick_device
 
     manifest = read_manifest(run, "run", whole=False)
     trained_on = manifest["game"]
     if game not in (None, trained_on):
         raise UserError(f"{run} was trained on {trained_on}; it cannot play {game}.")
-    if place:
-        check_fits(str(run), manifest, place.env, place.take(trained_on))
+    if own:
+        check_fits(str(run), manifest, own.env, own.host(trained_on))
     elif not can_play(manifest):
         raise UserError(
             f"{run} was trained on {trained_on}, which no suite has with such images and actions; "

@@ -40,7 +40,7 @@ class Actor(Protocol):
 class Step:
     """One step in every slot that is still playing, k of them; all arrays [k]."""
 
-    at: NDArray[np.int64]  # which of the levels, by place in their list
+    at: NDArray[np.int64]  # index into the list of levels
     obs: NDArray[np.uint8]  # [k,H,W,C], before the action
     action: Array
     entropy: Array  # of the policy it was drawn from, over actions that differ, in nats
@@ -111,8 +111,8 @@ def rollout(
             gained = reward[playing]
             if past is not None:
                 past.after(chosen, gained, ended)
-            spread = entropy(policy @ to_class[: policy.shape[1]])
-            yield Step(at[playing], seen, chosen, spread, gained, ended, completed)
+            entropies = entropy(policy @ to_class[: policy.shape[1]])
+            yield Step(at[playing], seen, chosen, entropies, gained, ended, completed)
             over = playing[ended]
             at[over] += n
             for slot in over[at[over] < m]:

@@ -19,7 +19,8 @@ from gsf.nets.acting import Mode
 BLOCK = 4  # times n_envs: episodes that a kill may lose
 
 
-def of_player(player: Player, rows: pd.DataFrame) -> pd.Series:
+def made_by(player: Player, rows: pd.DataFrame) -> pd.Series:
+    """Which rows are of the player, by the names in their columns."""
     mine = pd.Series(data=True, index=rows.index)
     for name, value in player.names.items():
         mine &= rows[name] == value
@@ -30,7 +31,7 @@ def lasting(player: Player, rows: pd.DataFrame) -> pd.Series:
     """Rows of a player whose episodes would be no longer if they were played now."""
     whole = rows[IDENTITY] == player.identity
     enough = rows["length"] >= (player.max_frames or np.inf)
-    return of_player(player, rows) & (whole | enough)
+    return made_by(player, rows) & (whole | enough)
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,14 @@ class Task:
     modes: tuple[Mode, ...]
     levels: list[int]
 
-    def of(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Those of the rows that this task would make, were there none."""
+    def among(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """The rows that are this task's."""
         mine = rows["level"].isin(self.levels) & rows["mode"].isin(self.modes)
         return rows[mine & (rows["split"] == self.split) & lasting(self.player, rows)]
 
     def missing(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Modes and levels that no row is of, with their temperatures."""
-        there = self.of(rows)
+        """Modes and levels that have no row yet, with their temperatures."""
+        there = self.among(rows)
         have = set(zip(there["mode"], there["level"], strict=True))
         asked = [(m, x) for m in self.modes for x in self.levels if (m, x) not in have]
         left = pd.DataFrame(asked, columns=["mode", "level"]).astype({"level": np.int64})

@@ -13,6 +13,7 @@ import pandas as pd
 from gsf.core.logs import console
 from gsf.core.sealed import write_json
 from gsf.evaluation.players import Player
+from gsf.learn.agent import read_temperatures
 from gsf.nets.acting import CHOSEN, mode_at
 
 
@@ -26,8 +27,6 @@ def choose(player: Player, rows: pd.DataFrame) -> dict[str, float]:
 
 def keep(run: Path, step: int, means: dict[str, float], n_levels: int) -> None:
     """Writes the choice beside the run, where `load_agent` finds it."""
-    from gsf.learn.agent import read_temperatures  # which needs torch
-
     path = run / CHOSEN
     known = read_temperatures(run)
     known[str(step)] = {

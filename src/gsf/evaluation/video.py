@@ -204,8 +204,9 @@ def _caption(line: str, width: int) -> Frame:
     size = 14.0
     while size > 7 and draw.textlength(line, font=ImageFont.load_default(size)) > width - 8:
         size -= 0.5
-    place = (4, CAPTION_HEIGHT / 2)
-    draw.text(place, line, fill=INK, font=ImageFont.load_default(size), anchor="lm")
+    draw.text(
+        (4, CAPTION_HEIGHT / 2), line, fill=INK, font=ImageFont.load_default(size), anchor="lm"
+    )
     return np.asarray(image)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from gsf.core.errors import UserError
 from gsf.equations import suggest_bins, theorem1_terms
-from gsf.gvf.labels import Array
+from gsf.gvf.training_labels import Array
 
 CANDIDATE_BINS = (2, 3, 4, 5, 7, 10, 15, 20, 30, 50)
 

@@ -42,8 +42,8 @@ def fitted_q(dataset: Dataset, features: Array, pi: Array, gamma: float, at: Arr
     rows = rows[np.argsort(dataset.action[rows], kind="stable")]  # each action's stand together
     frame = np.asarray(dataset.frame)
     wanted = (frame[rows], frame[rows] + dataset.has_next[rows], frame[at])
-    frames, place = np.unique(np.concatenate(wanted), return_inverse=True)
-    now, later, start = np.split(place, np.cumsum([len(x) for x in wanted])[:-1])
+    frames, which = np.unique(np.concatenate(wanted), return_inverse=True)
+    now, later, start = np.split(which, np.cumsum([len(x) for x in wanted])[:-1])
     x, pi = _widen(features[frames].astype(np.float32), rng), pi[frames].astype(np.float32)
     reward = np.asarray(dataset.reward, np.float64)[rows]
     end = np.asarray(dataset.terminated)[rows]

@@ -16,7 +16,7 @@ from gsf.core.code import decided_by
 from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory, digest, digest_file
 from gsf.core.logs import console
-from gsf.core.stage import Identity, check_files, read_manifest
+from gsf.core.stage import Identity, read_manifest
 from gsf.data.dataset import Dataset
 from gsf.equations import (
     quantile_labels,
@@ -25,9 +25,9 @@ from gsf.equations import (
 from gsf.gvf.bins import CANDIDATE_BINS, bins_table, choose_bins
 from gsf.gvf.controls import check_source, values_of
 from gsf.gvf.diagnostics import stability, time_left_correlation
-from gsf.gvf.labels import Array, read_array
-from gsf.gvf.levels import check_known_levels, check_levels
+from gsf.gvf.levels import check_levels, check_made_from
 from gsf.gvf.options import LabelConfig as LabelConfig
+from gsf.gvf.training_labels import Array, read_array
 
 
 def label(config: LabelConfig) -> Path:
@@ -68,13 +68,7 @@ def _values(config: LabelConfig, fitted: dict[str, Any], dataset: Dataset) -> Ar
 
 def read_values(path: Path, manifest: dict[str, Any], dataset: Dataset) -> Array:
     """values.npy of a fit, refused unless it is of this very dataset."""
-    check_known_levels(dataset, path, manifest)
-    if manifest["inputs"]["dataset"] != dataset.digest:
-        raise UserError(
-            f"{path} was fitted on another dataset than {dataset.path}; fit it again or give the "
-            "right one with --dataset."
-        )
-    check_files(path, manifest)
+    check_made_from(dataset, path, manifest)
     return read_array(path / "values.npy", np.float32, len(dataset))
 
 

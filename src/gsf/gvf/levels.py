@@ -1,4 +1,4 @@
-"""What a fit or labels ask of a dataset's levels: enough transitions, and none unknown."""
+"""What a fit and labels ask of a dataset: enough transitions of each level; to be made from it."""
 
 from pathlib import Path
 from typing import Any
@@ -7,6 +7,7 @@ import numpy as np
 
 from gsf.core.errors import UserError
 from gsf.core.logs import console
+from gsf.core.stage import check_files
 from gsf.data.dataset import Dataset
 
 
@@ -25,6 +26,17 @@ def check_levels(dataset: Dataset, allow_small: bool, n_needed: int = 1) -> None
         )
     left_out = "they are" if others else "it is"
     console.print(f"[yellow]warning:[/] {first}{others}; {left_out} left out.", soft_wrap=True)
+
+
+def check_made_from(dataset: Dataset, path: Path, manifest: dict[str, Any]) -> None:
+    """A fit's or labels' rows are those of this very dataset, and whole."""
+    check_known_levels(dataset, path, manifest)
+    if manifest["inputs"]["dataset"] != dataset.digest:
+        raise UserError(
+            f"{path} was made from another dataset than {dataset.path}; make it again from this "
+            "one, or name the one it was made from."
+        )
+    check_files(path, manifest)
 
 
 def check_known_levels(dataset: Dataset, gvf: Path, manifest: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from gsf.nets.heads import HeadKind
 
 if TYPE_CHECKING:  # acting needs neither data nor labels
     from gsf.data.dataset import Batch
-    from gsf.gvf.labels import Labels
+    from gsf.gvf.training_labels import Labels
     from gsf.learn.bases import Base
 
 Info = dict[str, Tensor | float]

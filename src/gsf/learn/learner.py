@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from gsf.core.errors import UserError
 from gsf.data.dataset import Batch, Dataset
 from gsf.equations import gvf_return
-from gsf.gvf.labels import load_labels
+from gsf.gvf.training_labels import load_labels
 from gsf.learn.bases import Base
 from gsf.learn.context import Context, Info, Spec
 from gsf.learn.feed import Drawn

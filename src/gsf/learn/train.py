@@ -21,7 +21,7 @@ from gsf.core.loop import Loop, Position
 from gsf.core.schema import parse_json
 from gsf.core.stage import Identity, read_manifest
 from gsf.data.dataset import Batch, Dataset
-from gsf.gvf.labels import load_labels
+from gsf.gvf.training_labels import load_labels
 from gsf.learn.agent import load_run_checkpoint
 from gsf.learn.feed import AHEAD_OF_A_GPU, Drawn, Feed
 from gsf.learn.learner import Learner

@@ -53,7 +53,7 @@ def draw_sample(dataset: Stage, labels: Stage | None, n: int) -> Sample:
 def _labels(data: Dataset, labels: Stage | None) -> tuple[NDArray[np.int64], int]:
     """The reward labels of training if there are any, else labels of the logged return."""
     if labels is not None:
-        from gsf.gvf.labels import load_labels
+        from gsf.gvf.training_labels import load_labels
 
         found = load_labels(labels.path, data)
         if found.label.ndim == 1:

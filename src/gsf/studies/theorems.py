@@ -11,7 +11,7 @@ from gsf.core.drawing import BLUE, ORANGE, in_a_row, styled
 from gsf.data.dataset import Dataset
 from gsf.equations import quantile_labels, theorem2_bound
 from gsf.gvf.bins import CANDIDATE_BINS, choose_bins
-from gsf.gvf.labels import load_labels
+from gsf.gvf.training_labels import load_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

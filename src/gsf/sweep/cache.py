@@ -1,8 +1,8 @@
-"""What a node keeps for all its runs: datasets, fits and labels, each made once, by who asks first.
+"""What a node keeps for all its runs: datasets, fits and labels. The first that asks makes it.
 
-An entry is named by the digests of what it is made from, so that nothing old is taken for new, and
-is whole once it is there. A lock beside it is held while it is made or used; the entries used
-longest ago go when the cache is larger than its limit, those in use stay.
+An entry is named by the digests of what it is made from, so that nothing old is taken for new. An
+entry that is there is whole. Whoever makes or uses it holds a lock beside it. When the cache grows
+beyond its limit, the entries that were used longest ago are removed, but none that is in use.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ class Cache:
 
     @contextlib.contextmanager
     def hold(self, key: str, make: Callable[[Path], object]) -> Iterator[Path]:
-        """The entry `key`, not removed before the block ends.
+        """The entry `key`, which stays at least until the block ends.
 
-        make(path): makes it, whole or not at all. It runs in one process of the node only.
+        make(path): makes the entry if it is not there, in one process of the node only.
         """
         entry = self._root / key
         with open(self._root / f"{key}.lock", "a") as lock:
@@ -31,7 +31,7 @@ class Cache:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 if not entry.is_dir():
                     make(entry)
-                fcntl.flock(lock, fcntl.LOCK_SH)  # for a moment unlocked: hence the loop
+                fcntl.flock(lock, fcntl.LOCK_SH)  # unlocked for a moment: it may be gone
             os.utime(lock.name)
             self._make_room()
             yield entry
@@ -52,7 +52,7 @@ class Cache:
 
 
 def _remove(entry: Path) -> None:
-    """First its name: half an entry must not be taken for one, even after a kill."""
+    """Renamed first: if we are killed half way, nobody takes what is left for a whole entry."""
     if entry.is_dir():
         aside = entry.with_name(f".{entry.name}.partial")
         shutil.rmtree(aside, ignore_errors=True)

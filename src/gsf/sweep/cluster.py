@@ -1,7 +1,7 @@
 """A sweep on a Ray cluster whose machines share no disk: connect, hand out units, settle outcomes.
 
 The only module that imports Ray. The driver runs on a machine of the cluster; a store beside it
-takes the files. Work is handed out again if its process or its machine is lost, with a new number.
+takes the files. A unit whose process or machine is lost is handed out again.
 """
 
 import contextlib
@@ -10,7 +10,8 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from typing import IO, Any
 
 from rich.table import Table
@@ -21,33 +22,31 @@ from gsf.core.interrupts import stoppable
 from gsf.core.logs import console
 from gsf.core.version import __version__
 from gsf.sweep import node
-from gsf.sweep.jobs import Job, References
+from gsf.sweep.bucket import Bucket
+from gsf.sweep.jobs import Job, Reference
 from gsf.sweep.live import Board
 from gsf.sweep.options import RunConfig
-from gsf.sweep.storage import Storage
-from gsf.sweep.store import Store, sweep_id
+from gsf.sweep.store import Store
 from gsf.sweep.units import Unit, Units
 
-PATIENCE = 60  # seconds for a machine to say what it has
+SECONDS = 0.5  # from one look at what has ended to the next
+PATIENCE = 60  # seconds in which a machine must say its version
 
 
 class Cluster:
-    """A connection, the store, and the units of work that are handed out."""
+    """Hands out units of work to machines; a store on the driver's takes their files."""
 
-    def __init__(self, config: RunConfig, units: Units) -> None:
-        self._config, self._units, self._ray = config, units, _import_ray()
+    def __init__(self, ray: Any, config: RunConfig, units: Units) -> None:
+        self._ray, self._config, self._units = ray, config, units
         self._references: list[Unit] = []
         self.failures: dict[str, str] = {}  # of units that are no jobs
-        self._at_a_time, self._share = _share(self._ray, config)
-        self._sweep = sweep_id(config.out)
+        self._at_a_time, self._share = _share(ray, config)
 
-    def open_store(self) -> None:
-        """On the driver's own machine, whose disk has --out."""
-        ray = self._ray
-        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
-            ray.get_runtime_context().get_node_id(), soft=False
-        )
-        kept = ray.remote(Store).options(num_cpus=0, scheduling_strategy=here)
+    def prepare(self, references: Sequence[Reference]) -> None:
+        """Opens the store, on the driver's own machine, whose disk has --out."""
+        self._references = [self._units.reference(x) for x in references]
+        here = _on(self._ray, self._ray.get_runtime_context().get_node_id())
+        kept = self._ray.remote(Store).options(**here)
         inputs = {name: path.resolve() for name, path in self._units.inputs.items()}
         self._store = kept.remote(self._config.out.resolve(), inputs, self._config.storage)
 
@@ -60,69 +59,61 @@ class Cluster:
                 "the same command goes on."
             ) from None
 
-    def prepare(self, references: Sequence[References]) -> None:
-        self._references = [self._units.of_references(x) for x in references]
-        self.open_store()
-
     def run(self, jobs: Sequence[Job]) -> dict[Job, str]:
         """Runs all jobs, and whatever they need; returns the reasons of those that failed."""
-        units, names = self._units.of_jobs(jobs), {}
-        for job in jobs:
-            names[str(job.out.relative_to(self._config.out))] = job
-        reasons = self.drive([*self._references, *units])
+        reasons = self.drive([*self._references, *self._units.runs(jobs)])
         self._references = []
-        self.failures |= {unit: why for unit, why in reasons.items() if unit not in names}
-        return {job: reasons[name] for name, job in names.items() if name in reasons}
+        failed = {job: reasons.pop(name) for job in jobs if (name := self._name(job)) in reasons}
+        self.failures |= reasons
+        return failed
+
+    def _name(self, job: Job) -> str:
+        return self._units.name(job.out)
 
     def drive(self, units: Sequence[Unit]) -> dict[str, str]:
-        """Hands out all units that are not done, until none is left; the reasons of failures."""
+        """Hands out units until all are done or have failed; returns why those failed."""
         ray = self._ray
         done = self._ask("done", {unit.name: unit.key for unit in units})
-        sweep = Handed(units, self._config.retries, done)
+        queue = Queue(units, done, self._config.retries)
         running: dict[Any, Unit] = {}
 
         def stop_all() -> None:
             for answer in running:
                 ray.cancel(answer)  # which lets it save
 
-        left = len(sweep.waiting)
+        left = len(queue.waiting)
         with (
             stoppable(stop_all) as stop,
             Board(left, min(left, self._at_a_time)) as board,
             open(os.devnull, "w") as nowhere,
-            contextlib.redirect_stdout(nowhere),  # pages that Ray prints when a machine is lost
+            contextlib.redirect_stdout(nowhere),  # Ray prints pages when a machine is lost
         ):
-            while running or (sweep.waiting and not stop.asked):
-                while not stop.asked and (unit := sweep.take()) is not None:
+            while running or (queue.waiting and not stop.asked):
+                while not stop.asked and (unit := queue.take()):
                     running[self._hand_out(unit)] = unit
-                ready, _ = ray.wait(list(running), timeout=1.0) if running else ([], [])
-                if ready:  # all of them
-                    ready, _ = ray.wait(list(running), num_returns=len(running), timeout=0)
-                told = self._ask("progress", [unit.name for unit in running.values()])
-                for name, (machine, beat, _) in told.items():
-                    board.show(str(sweep.units[name]), machine, beat)
-                for answer in ready:
+                ended, _ = ray.wait(list(running), num_returns=len(running), timeout=SECONDS)
+                heard = self._ask("heard", [unit.name for unit in running.values()])
+                for unit in running.values():
+                    if at_work := heard.get(unit.name):
+                        board.show(str(unit), at_work.machine, at_work.beat)
+                for answer in ended:
                     unit = running.pop(answer)
                     outcome = self._outcome(answer)
                     if outcome.reason is None:
                         self._ask("finish", unit.name, unit.key)
-                    sweep.settle(unit, outcome, told[unit.name][2] if unit.name in told else 0)
-                    if unit.name in sweep.done or unit.name in sweep.reasons:
-                        board.end(str(unit), outcome.reason)
-                    else:
+                    saved = unit.name in heard and heard[unit.name].saved > 0
+                    for name, reason in queue.settle(unit, outcome, saved).items():
+                        board.end(str(queue.units[name]), reason)
+                    if unit in queue.waiting:
                         board.back(str(unit), outcome.reason or "")
-            stop.kept = f"{len(sweep.done)} of {len(units)} are done"
-        return sweep.reasons
+            stop.kept = f"{len(queue.done)} of {len(units)} are done"
+        return queue.reasons
 
     def _hand_out(self, unit: Unit) -> Any:
-        attempt = self._ask("begin", unit.name, (*unit.writes, unit.log))
-        threads = max(1, int(self._config.cpus))
-        order = node.Order(
-            unit, attempt, self._sweep, self._units.code, threads, self._config.cache_gb
-        )
-        return (
-            self._ray.remote(_work).options(max_retries=0, **self._share).remote(order, self._store)
-        )
+        attempt, threads = self._ask("begin", unit.name), max(1, int(self._config.cpus))
+        order = node.Order(unit, attempt, self._units.code, threads, self._config.cache_gb)
+        work = self._ray.remote(_work).options(max_retries=0, **self._share)
+        return work.remote(order, self._store)
 
     def _outcome(self, answer: Any) -> node.Outcome:
         try:
@@ -132,48 +123,53 @@ class Cluster:
         return outcome
 
 
-class Handed:
-    """Which units wait, are done or have failed, and what is to become of each that ended."""
+class Queue:
+    """Which units wait, are done or have failed; whether one that was lost is tried again."""
 
-    def __init__(self, units: Sequence[Unit], retries: int, done: Sequence[str] = ()) -> None:
+    def __init__(self, units: Sequence[Unit], done: Collection[str], retries: int) -> None:
         self.units = {unit.name: unit for unit in units}
         self.waiting = [unit for unit in units if unit.name not in done]
         self.done, self.reasons = set(done), dict[str, str]()
         self._retries = retries
-        self._lost: dict[str, int] = {}  # attempts in a row that saved nothing
-        self._saved: dict[str, int] = {}
+        self._lost = Counter[str]()  # attempts in a row that saved nothing
 
     def take(self) -> Unit | None:
-        """The next whose needs are there; those whose needs failed fail with them."""
-        for unit in list(self.waiting):
-            if unit.needs in self.reasons:
-                self.waiting.remove(unit)
-                self.reasons[unit.name] = f"{unit.needs} failed: {self.reasons[unit.needs]}"
-            elif unit.needs is None or unit.needs in self.done:
-                self.waiting.remove(unit)
-                return unit
-        return None
+        """The next unit that can begin: whatever it needs is done."""
+        ready = (unit for unit in self.waiting if unit.needs is None or unit.needs in self.done)
+        if unit := next(ready, None):
+            self.waiting.remove(unit)
+        return unit
 
-    def settle(self, unit: Unit, outcome: node.Outcome, saved: int) -> None:
-        name = unit.name
+    def settle(self, unit: Unit, outcome: node.Outcome, saved: bool) -> dict[str, str | None]:
+        """After an attempt: the units that are over, with the reason if they failed.
+
+        One that was lost is not over; it waits again.
+        """
         if outcome.reason is None:
-            self.done.add(name)
-        elif outcome.own:
-            self.reasons[name] = outcome.reason
-        else:
-            went_on = saved > self._saved.get(name, 0)  # a machine taken away is no fault of a run
-            self._lost[name] = 1 if went_on else self._lost.get(name, 0) + 1
-            self._saved[name] = max(saved, self._saved.get(name, 0))
-            if self._lost[name] > self._retries:
-                self.reasons[name] = (
-                    f"lost {self._lost[name]} times without going on, at last: {outcome.reason}"
-                )
-            else:
-                self.waiting.insert(0, unit)
+            self.done.add(unit.name)
+            return {unit.name: None}
+        if outcome.own:
+            return dict(self._fail(unit, outcome.reason))
+        # A run that got further before its machine was taken away is not to blame.
+        self._lost[unit.name] = 1 if saved else self._lost[unit.name] + 1
+        n = self._lost[unit.name]
+        if n > self._retries:
+            why = f"lost {n} times without going on, at last: {outcome.reason}"
+            return dict(self._fail(unit, why))
+        self.waiting.insert(0, unit)
+        return {}
+
+    def _fail(self, unit: Unit, why: str) -> Iterator[tuple[str, str]]:
+        """A unit has failed; units that need its output fail, too."""
+        self.reasons[unit.name] = why
+        yield unit.name, why
+        for other in [x for x in self.waiting if x.needs == unit.name]:
+            self.waiting.remove(other)
+            yield from self._fail(other, f"{unit.name} failed: {why}")
 
 
 def _work(order: node.Order, store: Any) -> node.Outcome:
-    """On a node, in a process of Ray's."""
+    """What Ray runs on a node, in a process of its own."""
 
     def ask(method: str, *arguments: Any) -> Any:
         # While a task waits in ray.get, Ray gives its CPU to another.
@@ -182,36 +178,41 @@ def _work(order: node.Order, store: Any) -> node.Outcome:
     return node.work(order, ask)
 
 
+def _on(ray: Any, machine: str) -> dict[str, Any]:
+    """Options of what is to run on this machine and no other."""
+    only = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(machine, soft=False)
+    return {"num_cpus": 0, "scheduling_strategy": only}
+
+
 def _facts() -> tuple[str, str]:
     return socket.gethostname(), __version__
 
 
 @contextlib.contextmanager
 def connected(config: RunConfig, units: Units) -> Iterator[Cluster]:
-    """Connects first: address, token, versions and what fits are known before any work."""
+    """Connects, and checks address, token, versions and what fits before any work begins."""
     if config.storage:
-        Storage(config.storage)
+        Bucket(config.storage)
     with locked(config.out / ".cluster"):
-        ray = _import_ray()
-        _connect(ray, config.cluster or "auto")
+        ray = _connect(config.cluster or "auto")
         try:
-            cluster = Cluster(config, units)
-            yield cluster
+            yield Cluster(ray, config, units)
         finally:
             ray.shutdown()
 
 
 def _import_ray() -> Any:
-    os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "4")  # seconds to be told of a wrong token
+    os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "4")  # seconds to learn of a wrong token
     try:
-        import ray
+        import ray  # an optional extra
         import ray.util.scheduling_strategies
     except ImportError:
         raise UserError("--cluster needs Ray: pip install 'gsf-rl[cluster]'.") from None
     return ray
 
 
-def _connect(ray: Any, address: str) -> None:
+def _connect(address: str) -> Any:
+    ray = _import_ray()
     if "://" in address:
         raise UserError(
             f"--cluster {address}: gsf has to run on a machine of the cluster, whose disk takes "
@@ -232,21 +233,22 @@ def _connect(ray: Any, address: str) -> None:
     console.print(f"connecting to the Ray cluster at {address}", highlight=False)
     with tempfile.TemporaryFile("w+") as complaints:
         try:
-            # Ray's workers import from the folder that is the current one now.
+            # Ray's workers will import from the current folder: not from the user's.
             with _errors_into(complaints), contextlib.chdir(sys.prefix):
                 waiting = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # as here (core/cores.py)
                 same = {"env_vars": {x: os.environ[x] for x in waiting if x in os.environ}}
                 quiet: Any = {"log_to_driver": False, "logging_level": logging.ERROR}
                 ray.init(address=address, runtime_env=same, **quiet)
-        except Exception as error:  # of a dozen types
+        except Exception as error:  # Ray raises a dozen types
             complaints.seek(0)
             why = _explained(error, complaints.read())
             raise UserError(f"--cluster {address}: {why}") from None
+    return ray
 
 
 @contextlib.contextmanager
 def _errors_into(file: IO[str]) -> Iterator[None]:
-    """Ray's C++ part writes why it cannot connect to where errors go, and nowhere else."""
+    """Ray's C++ part writes to standard error why it cannot connect, and says it nowhere else."""
     before = os.dup(2)
     os.dup2(file.fileno(), 2)
     try:
@@ -270,14 +272,15 @@ def _explained(error: Exception, complaints: str) -> str:
 
 
 def _short(error: Exception) -> str:
-    """One line: the first, or of an error on another machine, whose traceback it is, the last."""
+    """An error in one line: the first of its text. The text of an error that was raised on another
+    machine is a traceback, whose last line says what happened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
     is_traceback = type(error).__name__.startswith("RayTaskError")
     return lines[-1] if is_traceback else f"{type(error).__name__}: {lines[0].partition('. ')[0]}"
 
 
 def _share(ray: Any, config: RunConfig) -> tuple[int, dict[str, float]]:
-    """How many runs fit at a time, and what each asks for; shows what the machines have."""
+    """How many runs fit at a time, and the CPUs and GPUs of each; prints what the machines have."""
     machines = [x for x in ray.nodes() if x["Alive"]]
     has_gpus = any(x["Resources"].get("GPU") for x in machines)
     gpus = config.gpus if config.gpus is not None else (1.0 if has_gpus else 0.0)
@@ -303,13 +306,12 @@ def _share(ray: Any, config: RunConfig) -> tuple[int, dict[str, float]]:
 
 
 def _check_versions(ray: Any, machines: Sequence[str]) -> list[str]:
-    """Those that are still there. One that was lost just now may be on Ray's list for a while."""
-    at = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-    remote = ray.remote(_facts).options
-    answers = {
-        remote(num_cpus=0, scheduling_strategy=at(machine, soft=False)).remote(): machine
-        for machine in machines
-    }
+    """The machines that are still there; all of them have this gsf.
+
+    One that was lost just now may stay on Ray's list for a while.
+    """
+    facts = ray.remote(_facts)
+    answers = {facts.options(**_on(ray, x)).remote(): x for x in machines}
     _, late = ray.wait(list(answers), num_returns=len(answers), timeout=PATIENCE)
     if late:
         n = f"{len(late)} of {len(answers)}"

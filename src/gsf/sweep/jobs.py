@@ -1,12 +1,10 @@
-"""What a sweep is made of: reference rows, labels that runs share, runs from labels to returns."""
+"""The jobs of a sweep: play for reference, fits and labels that runs share, and the runs."""
 
 import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gsf.core.errors import UserError
 from gsf.core.files import locked
 from gsf.evaluation.evaluate import evaluate
 from gsf.gvf import cumulants
@@ -19,45 +17,32 @@ from gsf.sweep.variants import Variant
 
 
 @dataclass(frozen=True)
-class References:
-    """Returns of random play and of the policy that was recorded, if its weights are at hand."""
+class Reference:
+    """Returns that agents are compared with: of random play, or of the policy that was recorded."""
 
     source: Source
-    home: Path  # directory of the source
-    policy: Path | None
+    out: Path  # directory of the rows
+    policy: Path | None  # None: random play
     config: RunConfig
 
-    @property
-    def outs(self) -> list[Path]:
-        names = ("random",) if self.policy is None else ("random", "behaviour")
-        return [self.home / name for name in names]
-
-    def __call__(self) -> str | None:
-        return _reason(self.play)
-
     def play(self) -> None:
-        data = self.source.dataset or self.home / "dataset"
-        # They have one network.
+        # The recorded policy is one network: it has no earlier checkpoints to evaluate.
         config = replace(self.config, set=(*self.config.set, "evaluate.all=false"))
-        players: dict[str, dict[str, Any]]
-        players = {"random": {"agent": "random", "game": self.source.name}}
+        player: dict[str, Any] = {"agent": "random", "game": self.source.name}
         if self.policy is not None:
-            players["behaviour"] = {"agent": str(self.policy)}
-        for name, player in players.items():
-            with _making(self.home / name):
-                rows = self.home / name / "returns.csv"
-                given = {**player, "dataset": data, "env": self.source.env}
-                evaluate(config.stage("evaluate", out=rows, **given))
+            player = {"agent": str(self.policy)}
+        data = self.source.dataset or self.out.parent / "dataset"
+        with _making(self.out):
+            rows = self.out / "returns.csv"
+            given = {**player, "dataset": data, "env": self.source.env}
+            evaluate(config.stage("evaluate", out=rows, **given))
 
 
 @dataclass(frozen=True)
 class Fitting:
-    """A GVF, which labels of several kinds may be made of."""
+    """A fitted GVF; labels with different numbers of bins can share it."""
 
     config: FitConfig
-
-    def __call__(self) -> str | None:
-        return _reason(self.make)
 
     def make(self) -> Path:
         with _making(self.config.out):
@@ -66,13 +51,10 @@ class Fitting:
 
 @dataclass(frozen=True)
 class Labelling:
-    """Labels, which all runs of a source that need them share."""
+    """Labels; all runs on the same source that need them share them."""
 
     fitting: Fitting
     config: LabelConfig
-
-    def __call__(self) -> str | None:
-        return _reason(self.make)
 
     def make(self) -> Path:
         self.fitting.make()
@@ -81,7 +63,7 @@ class Labelling:
 
 
 def _making(out: Path) -> contextlib.AbstractContextManager[None]:
-    """Waits for other runs and shards, which make it, too."""
+    """One process makes it; another run or shard that needs it, too, waits here meanwhile."""
     return locked(out.parent, f".{out.name}.making.lock", wait=True)
 
 
@@ -107,16 +89,11 @@ class Job:
     def _find(self) -> Variant:
         return next(x for x in self.config.find_methods() if x.spec == self.method)
 
-    def __call__(self) -> str | None:
-        """Trains and evaluates; returns what went wrong, if it is the run's own fault."""
-        labelling = self.labelling
-        return _reason(lambda: self._train(None if labelling is None else labelling.make()))
+    def __call__(self) -> None:
+        """Makes the labels that it needs, if they are not there, then trains and evaluates."""
+        self.train_with(self.labelling.make() if self.labelling else None)
 
-    def train_with(self, labels: Path | None) -> str | None:
-        """The same where the labels are there already."""
-        return _reason(lambda: self._train(labels))
-
-    def _train(self, labels: Path | None) -> None:
+    def train_with(self, labels: Path | None) -> None:
         given = {"dataset": self.data, "out": self.out, "labels": labels, "seed": self.seed}
         made = train(self.config.stage("train", self._find(), **given))
         if self.source.played:
@@ -127,7 +104,7 @@ class Job:
 
     @property
     def labelling(self) -> Labelling | None:
-        """The labels the method needs: one for all seeds, unless chance has a part."""
+        """The labels that the method needs. All seeds share them, unless making them is random."""
         variant = self._find()
         method = variant.method
         if method.cumulant is None:
@@ -144,11 +121,3 @@ class Job:
             out = out.with_name(f"{out.name}-seed{self.seed}")
             binned = replace(binned, seed=self.seed, out=out)
         return Labelling(Fitting(fitted), binned)
-
-
-def _reason(work: Callable[[], object]) -> str | None:
-    try:
-        work()
-    except UserError as error:
-        return str(error)
-    return None

@@ -1,7 +1,7 @@
-"""All runs of a sweep at one look: what waits, runs, is done or failed, and for how long still.
+"""All runs of a sweep at one look: which wait, run, are done or failed, and the time that is left.
 
-A table that lives at a terminal; in a log file, lines when something starts or ends and now and
-then how far it is. Whoever runs the jobs, here or on a cluster, tells it.
+At a terminal a table that is kept up to date; in a log file a line when a run starts or ends, and
+now and then how far it is. Whoever runs the jobs, here or on a cluster, tells the board.
 """
 
 import time
@@ -35,14 +35,14 @@ class _Running:
 
 @dataclass
 class _Pace:
-    """How long the runs that are done took: in all, and after each of their stages."""
+    """How long finished runs took: in all, and from the end of each of their stages to the end."""
 
     whole: list[float] = field(default_factory=list)
     after: dict[str, list[float]] = field(default_factory=dict)
 
     def learn(self, running: _Running) -> None:
         now = time.monotonic()
-        if not running.reached:  # it was done already
+        if not running.reached:  # it had been done before
             return
         self.whole.append(now - running.since)
         ends = [*list(running.reached.values())[1:], now]
@@ -50,8 +50,8 @@ class _Pace:
             self.after.setdefault(stage, []).append(now - end)
 
     def left(self, running: _Running) -> float:
-        """What is left of a run's stage at its own speed, and what came after it in others; before
-        a stage that no other had, as making labels, all that others did."""
+        """Seconds: the rest of the run's stage, at its own speed, and what came after that stage in
+        finished runs. If none of them had this stage (such as making labels), a whole run."""
         beat = running.beat
         if beat is None or beat.seconds_left is None:
             return max(mean(self.whole) - (time.monotonic() - running.since), 0.0)
@@ -79,7 +79,7 @@ class Board:
             self._live.stop()
 
     def start(self, run: str, where: str = "") -> None:
-        """`where`: the machine it runs on, if there are several."""
+        """where: the machine it runs on, if there are several."""
         self._running[run] = _Running(where)
         self._say(f"{run} starts{f' on {where}' if where else ''}")
 
@@ -101,20 +101,20 @@ class Board:
         self._say(f"{run} {'is done' if reason is None else 'failed'}{took}; {self._counts()}")
 
     def show(self, run: str, where: str, beat: Beat | None) -> None:
-        """What was heard of a run on another machine, which may have started only now."""
+        """News of a run on another machine; the first news is that it has started."""
         if run not in self._running or self._running[run].where != where:
             self.start(run, where)
         if beat is not None and beat != self._running[run].beat:
             self.beat(run, beat)
 
     def back(self, run: str, why: str = "") -> None:
-        """It no longer runs and will be started again: its machine is gone."""
+        """Its machine is gone; it will be started again."""
         self._running.pop(run, None)
         line = f"{run} was cut off and waits again{f' ({why})' if why else ''}"
         console.print(escape(line), soft_wrap=True, highlight=False)
 
     def stop(self, run: str) -> None:
-        """It was asked to, and has saved where it was."""
+        """It stopped because it was asked to, and has saved how far it got."""
         self._running.pop(run, None)
 
     def _counts(self) -> str:
@@ -129,13 +129,13 @@ class Board:
         return ", ".join(words)
 
     def _left(self, waiting: int) -> float:
-        """Until the last run is done, if each that waits begins when a place is free."""
+        """Seconds until the last run is done, if a waiting run begins whenever another ends."""
         busy = [self._pace.left(running) for running in self._running.values()]
-        places = busy + [0.0] * (self._at_a_time - len(busy))
+        slots = busy + [0.0] * (self._at_a_time - len(busy))
         for _ in range(waiting):
-            free = places.index(min(places))
-            places[free] += mean(self._pace.whole)
-        return max(places)
+            free = slots.index(min(slots))
+            slots[free] += mean(self._pace.whole)
+        return max(slots)
 
     def _say(self, line: str) -> None:
         if self._live is None:
@@ -145,7 +145,7 @@ class Board:
         several = any(running.where for running in self._running.values())
         table = Table(box=None, pad_edge=False)
         for heading in ("run", *(["machine"] if several else []), "doing", "step", "", "left"):
-            whole = heading == "run"  # its name may end in what tells it from others
+            whole = heading == "run"  # the end of its name may be all that tells it from others
             table.add_column(heading, no_wrap=True, overflow="fold" if whole else "ellipsis")
         for run, running in self._running.items():
             table.add_row(escape(run), *([running.where] if several else []), *_cells(running))
@@ -153,7 +153,7 @@ class Board:
 
 
 def _stage(beat: Beat) -> str:
-    return beat.what.partition(" ")[0]  # what follows names the method or the agent
+    return beat.what.partition(" ")[0]  # the rest is the name of the method or the agent
 
 
 def _cells(running: _Running) -> list[str]:

@@ -52,7 +52,7 @@ def merge(sources: Sequence[Path], out: Path) -> Path:
 
 
 def _find(source: Path) -> list[Stage]:
-    """All but reports, which are made anew of the whole."""
+    """All but reports: a new one is made of everything."""
     return [stage for stage in find_stages([source]) if stage.kind != "report"]
 
 
@@ -66,7 +66,7 @@ def _check_same(one: Stage, other: Stage) -> None:
 
 
 def _rank(stage: Stage) -> tuple[bool, int]:
-    """What is whole comes before what is not, then what was trained for longer."""
+    """Of two copies the finished one is larger, else the one that was trained for longer."""
     whole = bool(stage.manifest) and is_whole(stage.path, stage.manifest)
     latest = stage.path / "metrics.jsonl"
     return whole, latest.stat().st_size if latest.is_file() else 0
@@ -80,7 +80,7 @@ def _copy(source: Path, to: Path) -> None:
 
 
 def _join_rows(copies: Sequence[Stage], to: Path) -> None:
-    """Rows of one run or of random play, wherever a part of them was played."""
+    """Rows of one run or of random play, of which each shard may have played a part."""
     paths = [stage.path / ROWS for stage in copies if (stage.path / ROWS).is_file()]
     if len(paths) > 1 or (paths and to.is_file()):
         rows = pd.concat([read_rows(path) for path in [to, *paths] if path.is_file()])

@@ -1,8 +1,8 @@
-"""One unit of work on a node: fetch what there is of it, go on with it, send what is written.
+"""One unit of work on a node: fetch what exists of it, go on from there, send what is written.
 
 A node shares no disk with the driver. It has a directory of its own ($GSF_SCRATCH, or one below the
-system's for temporary files) with a cache of datasets, fits and labels, and a fresh directory per
-attempt. Everything else comes from and goes to the store, which `ask(method, *arguments)` calls.
+system's for temporary files) with a cache of datasets, fits and labels, and a fresh directory for
+each attempt. All else comes from the store and goes there: ask(method, *arguments) calls it.
 """
 
 import contextlib
@@ -14,8 +14,11 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from gsf.core import registry
 from gsf.core.errors import UserError, is_out_of_memory
@@ -31,29 +34,30 @@ Ask = Callable[..., Any]
 
 
 class LostError(BaseException):
-    """The store is gone or has given the work to another; no handler on the way may hide that."""
+    """The store is gone, or has given the work to another node.
+
+    No Exception, so that no handler of the work hides it.
+    """
 
     def __init__(self, why: Exception) -> None:
-        super().__init__(str(why))
         self.why = why
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an attempt ended: done if there is no reason."""
+    """How an attempt ended: why it failed, or None."""
 
     reason: str | None
-    own: bool = True  # whether the reason is the work's own fault, not the machine's
+    own: bool = True  # the work's own fault; else the machine's, and another may do better
 
 
 @dataclass(frozen=True)
 class Order:
-    """A unit, and what the driver has decided about it."""
+    """What the driver tells a node to do, and how."""
 
     unit: Unit
     attempt: int
-    sweep: str
-    code: Mapping[str, str]  # the user's files, as the user calls them -> inputs
+    code: Mapping[str, str]  # the user's files: what the user calls them -> name of the input
     threads: int
     cache_gb: float
     version: str = __version__
@@ -62,7 +66,7 @@ class Order:
 def scratch_root() -> Path:
     if chosen := os.environ.get("GSF_SCRATCH"):
         return Path(chosen) / socket.gethostname()
-    own = Path(tempfile.gettempdir()) / f"gsf-{getpass.getuser()}"  # where anybody may write
+    own = Path(tempfile.gettempdir()) / f"gsf-{getpass.getuser()}"  # others may write there
     own.mkdir(mode=0o700, exist_ok=True)
     if own.is_symlink() or own.stat().st_uid != os.getuid():
         raise UserError(f"{own} is somebody else's; set GSF_SCRATCH to a folder of your own.")
@@ -70,11 +74,9 @@ def scratch_root() -> Path:
 
 
 def work(order: Order, ask: Ask) -> Outcome:
-    """Does the work, or goes on with it where the store says it was."""
+    """Does the work, or goes on from what the store has of it."""
     if order.version != __version__:
         return Outcome(f"it has gsf {__version__}, the driver has {order.version}", own=False)
-    import torch
-
     torch.set_num_threads(order.threads)
 
     def ask_or_leave(*arguments: Any) -> Any:
@@ -83,41 +85,46 @@ def work(order: Order, ask: Ask) -> Outcome:
         except Exception as error:
             raise LostError(error) from None
 
-    with _own_directory(order) as home, _logged(home / order.unit.log):
-        sender = Sender(order, home, ask_or_leave)
-        try:
-            outcome = _guarded(lambda: _work(order, ask_or_leave, sender))
+    try:
+        with _own_directory() as home, _logged(home / order.unit.log):
+            sender = Sender(order, home, ask_or_leave)
+            outcome = _guarded(lambda: _go_on(order, ask_or_leave, sender))
             console.file.flush()
             sender(home / order.unit.log, False)
-        except LostError as lost:
-            raise lost.why from None
-    return outcome
+            return outcome
+    except LostError as lost:
+        raise lost.why from None
 
 
-def _work(order: Order, ask: Ask, sender: "Sender") -> str | None:
+def _go_on(order: Order, ask: Ask, sender: "Sender") -> None:
     unit, cache = order.unit, Cache(scratch_root() / "cache", order.cache_gb)
+    fetch = partial(_fetch, ask)
     sender.show()
-    for name, size in ask("files", unit.name).items():
-        _fetch(ask, unit.name, name, Path(name), size)
+    for name in ask("files", unit.name):
+        fetch(name, Path(name))
         sender.knows(Path(name))
     with contextlib.ExitStack() as stack:
         send_beats(sender.show)
         stack.callback(send_beats, None)
-        _bring_code(order, ask)
-        data = stack.enter_context(_dataset(order, ask, cache))
-        _link(Path(unit.home, "dataset"), data)
+        for word, name in order.code.items():  # the user's own files
+            fetch(name, Path(name))
+            registry.stand_in(word, Path(name).resolve())
+        data = stack.enter_context(cache.hold(unit.data.key, partial(unit.data.make, fetch)))
+        _link(unit.data.at, data)
         if unit.needs is not None:
-            _link(Path(unit.needs), stack.enter_context(_needed(order, ask, cache)))
+            key = digest(ask("read", f"{unit.needs}/{MANIFEST}"))
+            make = partial(_copy_of, ask, unit.needs)
+            _link(Path(unit.needs), stack.enter_context(cache.hold(f"needed-{key}", make)))
         if unit.policy is not None:
-            _fetch(ask, unit.name, unit.policy, Path(unit.policy))
+            fetch(unit.policy, Path(unit.policy))
         stack.enter_context(heard_by(sender))
-        return unit.work()
+        unit.work()
 
 
-def _guarded(act: Callable[[], str | None]) -> Outcome:
-    """What the work itself did wrong, and what the machine did, which another may do better."""
+def _guarded(act: Callable[[], None]) -> Outcome:
+    """Does the work; if it fails, says whether by its own fault or by its machine's."""
     try:
-        return Outcome(act())
+        act()
     except UserError as error:
         return Outcome(str(error))
     except (OSError, KeyboardInterrupt) as error:  # a full disk, a machine taken away
@@ -125,28 +132,28 @@ def _guarded(act: Callable[[], str | None]) -> Outcome:
     except (Exception, SystemExit) as error:  # a user's own code may call exit
         console.print_exception()
         return Outcome(registry.in_short(error), own=not is_out_of_memory(error))
+    return Outcome(None)
 
 
 @contextlib.contextmanager
-def _own_directory(order: Order) -> Iterator[Path]:
-    """A fresh directory, to work in; those that killed processes left behind are removed."""
-    sweeps = scratch_root() / "sweeps"
-    sweeps.mkdir(parents=True, exist_ok=True)
-    for lock in sweeps.glob("*.lock"):
+def _own_directory() -> Iterator[Path]:
+    """A fresh current directory; those that killed processes have left are removed."""
+    attempts = scratch_root() / "attempts"
+    attempts.mkdir(parents=True, exist_ok=True)
+    for lock in attempts.glob("*.lock"):
         with open(lock) as file, contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
             lock.unlink(missing_ok=True)
-    name = f"{order.sweep}-{digest(order.unit.name)}-{order.attempt}-{os.getpid()}"
-    home, before = sweeps / name, Path.cwd()
-    with open(sweeps / f"{name}.lock", "w") as file:
+    home = attempts / str(os.getpid())  # a process does one unit at a time
+    with open(home.with_suffix(".lock"), "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
+        shutil.rmtree(home, ignore_errors=True)
         home.mkdir()
-        os.chdir(home)
         try:
-            yield home
+            with contextlib.chdir(home):
+                yield home
         finally:
-            os.chdir(before)
             shutil.rmtree(home, ignore_errors=True)
             Path(file.name).unlink(missing_ok=True)
 
@@ -163,46 +170,23 @@ def _logged(path: Path) -> Iterator[None]:
             show_in(None)
 
 
-def _fetch(ask: Ask, unit: str, name: str, to: Path, size: int | None = None) -> None:
-    """A file of the store, piece by piece."""
+def _fetch(ask: Ask, name: str, to: Path) -> None:
+    """Copies a file from the store, piece by piece."""
     to.parent.mkdir(parents=True, exist_ok=True)
     with open(to, "wb") as file:
-        while piece := ask("read", unit, name, file.tell()):
+        while True:
+            piece = ask("read", name, file.tell())
             file.write(piece)
-            if len(piece) < PIECE or file.tell() == size:
+            if len(piece) < PIECE:
                 return
 
 
-def _bring_code(order: Order, ask: Ask) -> None:
-    """Files of the user's own, under the names that options call them by."""
-    for word, name in order.code.items():
-        _fetch(ask, order.unit.name, name, Path(name))
-        registry.stand_in(word, Path(name).resolve())
-
-
-def _dataset(order: Order, ask: Ask, cache: Cache) -> contextlib.AbstractContextManager[Path]:
-    data = order.unit.data
-
-    def fetch(name: str, to: Path) -> None:
-        _fetch(ask, order.unit.name, name, to)
-
-    return cache.hold(data.key, lambda out: data.make(fetch, out))
-
-
-def _needed(order: Order, ask: Ask, cache: Cache) -> contextlib.AbstractContextManager[Path]:
-    """Labels or a fit that another unit has made, fetched once per node."""
-    unit = order.unit
-    assert unit.needs is not None
-    below = f"{unit.needs}/"
-    names = {x: size for x, size in ask("files", unit.needs).items() if x.startswith(below)}
-    key = digest(ask("read", unit.name, below + MANIFEST))
-
-    def make(out: Path) -> None:
-        with atomic_directory(out) as aside:
-            for name, size in names.items():
-                _fetch(ask, unit.name, name, aside / name.removeprefix(below), size)
-
-    return cache.hold(f"needed-{key}", make)
+def _copy_of(ask: Ask, unit: str, out: Path) -> None:
+    """Copies labels or a fit that another unit has made."""
+    with atomic_directory(out) as aside:
+        for name in ask("files", unit):
+            if name.startswith(f"{unit}/"):  # not its log
+                _fetch(ask, name, aside / name.removeprefix(f"{unit}/"))
 
 
 def _link(at: Path, to: Path) -> None:
@@ -214,8 +198,7 @@ class Sender:
     """Sends every file of an attempt as it is written, DONE after all others."""
 
     def __init__(self, order: Order, home: Path, ask: Ask) -> None:
-        self._who, self._home, self._ask = (order.unit.name, order.attempt), home, ask
-        self._writes = (*order.unit.writes, order.unit.log)
+        self._unit, self._attempt, self._home, self._ask = order.unit, order.attempt, home, ask
         self._sent: dict[Path, tuple[int, int]] = {}  # size and time of what the store has
 
     def knows(self, path: Path) -> None:
@@ -225,32 +208,31 @@ class Sender:
 
     def show(self, beat: Beat | None = None) -> None:
         """How far the work is, for the driver's table."""
-        self._call("show", socket.gethostname(), beat)
+        self._tell("show", socket.gethostname(), beat)
 
-    def _call(self, method: str, *arguments: Any) -> None:
-        self._ask(method, *self._who, *arguments)
+    def _tell(self, method: str, *arguments: Any) -> None:
+        self._ask(method, self._unit.name, self._attempt, *arguments)
 
     def __call__(self, path: Path, grown: bool) -> None:
         path = Path(os.path.abspath(path))
         if not self._travels(path):
             return
-        if path.name in (DONE, MANIFEST):  # some files are written by other hands
+        if path.name in (DONE, MANIFEST):  # some files are written by code that does not say so
             for file in sorted(path.parent.iterdir()):
                 if file != path and file.is_file() and self._travels(file):
                     self._send(file, grown=False)
         self._send(path, grown)
 
     def _travels(self, path: Path) -> bool:
-        if not path.is_relative_to(self._home):
-            return False
-        inside = path.relative_to(self._home)
-        mine = any(inside.is_relative_to(own) for own in self._writes)
-        return mine and not any(is_leftover(Path(part)) for part in inside.parts)
+        """Whether it is a file of the unit, and no lock or half-written one."""
+        own = path.is_relative_to(self._home / self._unit.name)
+        own = own or path == self._home / self._unit.log
+        return own and not any(is_leftover(x) for x in (path, *path.parents))
 
     def _send(self, path: Path, grown: bool) -> None:
         name = path.relative_to(self._home).as_posix()
         if not path.exists():
-            self._call("remove", name)
+            self._tell("remove", name)
             return
         status = path.stat()
         if (status.st_size, status.st_mtime_ns) == self._sent.get(path):
@@ -259,13 +241,12 @@ class Sender:
             if grown and path in self._sent:
                 at, _ = self._sent[path]
                 file.seek(at)
-                self._call("append", name, file.read(), at)
+                self._tell("append", name, file.read(), at)
             else:
-                at, piece = 0, file.read(PIECE)
                 while True:
-                    following = file.read(PIECE)
-                    self._call("put", name, piece, at, bool(following))
-                    if not following:
+                    at, piece = file.tell(), file.read(PIECE)
+                    more = file.tell() < status.st_size
+                    self._tell("put", name, piece, at, more)
+                    if not more:
                         break
-                    at, piece = at + len(piece), following
         self.knows(path)

@@ -40,7 +40,7 @@ class Plan:
         return Job(source, variant.spec, seed, self.home(source), out, config)
 
     def jobs(self, chosen: Chosen) -> list[Job]:
-        """All runs, the first seed of everything first, with what tuning has chosen."""
+        """All runs, the first seed of every method first. chosen: the settings of tuning."""
         first = self.config.first_seed
         seeds = range(first, first + self.config.seeds)
         axes = itertools.product(seeds, self.sources.values(), self.methods)
@@ -67,7 +67,7 @@ def _check_length(source: Source, wanted: int) -> None:
 
 
 def resolve(config: RunConfig) -> Plan:
-    """Sources, methods and the options of every stage; one sentence if one is wrong."""
+    """Finds sources and methods, and tries the options of every stage: bad input ends here."""
     methods = tuple(config.find_methods())
     for variant in methods:
         own = config.of(variant)
@@ -75,7 +75,7 @@ def resolve(config: RunConfig) -> Plan:
         fitted = own.stage("fit", dataset=Path(), out=Path())
         encoders.find(fitted.encoder)
         own.stage("label", gvf=Path(), out=Path())
-        if not config.cluster:  # which has other devices than this machine
+        if not config.cluster:  # whose machines may have other devices
             for stage in (trained, fitted):
                 pick_device(stage.device)
     wanted = config.stage("materialise", recording="", out=Path()).transitions

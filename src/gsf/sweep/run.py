@@ -18,7 +18,8 @@ from gsf.core.logs import console
 from gsf.core.stage import MANIFEST
 from gsf.data.materialise import materialise
 from gsf.nets.runtime import pick_device
-from gsf.sweep.jobs import Job, References
+from gsf.reporting.report import ReportConfig, report
+from gsf.sweep.jobs import Job, Reference
 from gsf.sweep.merge import merge
 from gsf.sweep.options import RunConfig
 from gsf.sweep.plan import Plan, resolve
@@ -43,16 +44,18 @@ def run(config: RunConfig) -> Path:
         _conclude(plan)
         return config.out
     references = [
-        References(source, plan.home(source), _policy_of(source), config)
+        Reference(source, plan.home(source) / name, policy, config)
         for source in plan.sources.values()
         if source.played
+        for name, policy in _references(source).items()
     ]
-    with _place(plan) as place:
-        place.prepare(references)
-        chosen = tune(plan, place.run) if config.tune else {}
+    with _machines(plan) as machines:
+        machines.prepare(references)
+        chosen = tune(plan, machines.run) if config.tune else {}
         number, total = config.part()
         jobs = plan.jobs(chosen)[number::total]
-        failures = {str(job): why for job, why in place.run(jobs).items()} | place.failures
+        failures = {str(job): why for job, why in machines.run(jobs).items()}
+        failures |= machines.failures
     for name, failure in failures.items():
         console.print(f"[red]failed:[/] {name}: {failure}", soft_wrap=True)
     _conclude(plan)
@@ -62,19 +65,19 @@ def run(config: RunConfig) -> Path:
 
 
 def _is_dataset(path: Path) -> bool:
-    """A user may keep one on another disk; once it is whole, nothing is written there."""
+    """A dataset may be a link to another disk: once it is whole, nothing is written there."""
     return path.name == "dataset" and (path / MANIFEST).is_file()
 
 
-class Here:
-    """This machine: datasets and reference rows first, then runs, so many at a time."""
+class ThisMachine:
+    """Datasets and reference rows first, then runs, as many at a time as there are cores."""
 
-    failures: ClassVar[dict[str, str]] = {}  # of what is no run: it would have stopped all
+    failures: ClassVar[dict[str, str]] = {}  # of what is no run: here it stops everything
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
-    def prepare(self, references: Sequence[References]) -> None:
+    def prepare(self, references: Sequence[Reference]) -> None:
         _materialise(self._plan)
         for found in references:
             found.play()
@@ -84,15 +87,15 @@ class Here:
 
 
 def _workers() -> int:
-    """Two processes of one thread do more than one of two: no thread waits for another."""
+    """One per core: two processes of one thread each do more than one process of two threads."""
     return 1 if pick_device("auto") == "cuda" else cores.threads()
 
 
-def _place(plan: Plan) -> "contextlib.AbstractContextManager[Here | Cluster]":
-    """Where it is run."""
+def _machines(plan: Plan) -> "contextlib.AbstractContextManager[ThisMachine | Cluster]":
+    """Where jobs run."""
     if plan.config.cluster is None:
-        return contextlib.nullcontext(Here(plan))
-    from gsf.sweep.cluster import connected
+        return contextlib.nullcontext(ThisMachine(plan))
+    from gsf.sweep.cluster import connected  # late: Windows has no such locks
     from gsf.sweep.units import Units
 
     return connected(plan.config, Units(plan.config, plan.sources))
@@ -108,7 +111,7 @@ def _materialise(plan: Plan) -> None:
 
 
 def _conclude(plan: Plan) -> None:
-    """The table and the report of all that is there; a shard alone has no report."""
+    """The table and the report of all there is; a single shard makes no report."""
     print_summary(plan.config.out)
     if plan.config.report and plan.config.shard is None:
         if plan.config.cluster:
@@ -116,18 +119,18 @@ def _conclude(plan: Plan) -> None:
         print(f"open {_report(plan)}")
 
 
-def _policy_of(source: Source) -> Path | None:
+def _references(source: Source) -> dict[str, Path | None]:
+    """Who plays for comparison: the file of a policy, or None for random play."""
     if source.recording is None:
-        return None
+        return {"random": None}
     policy = policy_of(source.recording)
     if policy is None:
         console.print(f"the policy that played {source} is not at hand: no behaviour row.")
-    return policy
+        return {"random": None}
+    return {"random": None, "behaviour": policy}
 
 
 def _report(plan: Plan) -> Path:
-    from gsf.reporting.report import ReportConfig, report
-
     return report(
         ReportConfig(
             runs=(plan.config.out,),

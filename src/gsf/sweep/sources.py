@@ -14,7 +14,7 @@ from gsf.data.format import read_facts
 from gsf.data.recording import Recording
 from gsf.data.tiers import recorded_policies
 from gsf.evaluation.held_out_rows import check_held_out
-from gsf.evaluation.players import Place, can_play, check_fits
+from gsf.evaluation.players import UserEnv, can_play, check_fits
 from gsf.suites import all_suites, name_game
 from gsf.suites.gymnasium import code_of
 from gsf.sweep.options import RunConfig
@@ -71,7 +71,7 @@ def _dataset(path: Path, config: RunConfig) -> Source:
     source = Source(facts["name"], dataset=path, validation=_validation(path, facts, config))
     if can_play(facts) or env is None:
         return replace(source, played=can_play(facts))
-    check_fits(str(path), facts, env, Place(env, 0).take(facts["name"]))
+    check_fits(str(path), facts, env, UserEnv(env, 0).host(facts["name"]))
     return replace(source, env=env)
 
 
@@ -116,7 +116,7 @@ def _recording(name: str, env: str | None) -> Source:
         return Source(recording.game, recording=name)
     if env is None:
         raise UserError(f"{name} is play in {recording.env['spec']}; name it with --env.")
-    check_fits(name, recording.env, env, Place(env, recording.levels[0]).take(recording.game))
+    check_fits(name, recording.env, env, UserEnv(env, recording.levels[0]).host(recording.game))
     if code_of(recording.game) != recording.env["code"]:
         raise UserError(f"{env} is not as it was when {name} was recorded; record it again.")
     return Source(recording.game, recording=name, env=env)

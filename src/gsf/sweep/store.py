@@ -1,11 +1,12 @@
-"""Where a cluster's runs send their files: the driver's --out, and a copy of it under --storage.
+"""The driver's end of a cluster: takes the files of all units into --out, and gives what they need.
 
-A unit of work (a run, labels, reference rows) has numbered attempts. Files of the latest attempt
-alone are taken, so that a node that was only cut off cannot overwrite its successor. A journal in
-.cluster/ keeps the numbers and what is done, for a driver that is started again; with --storage it
-may be on another machine, with an empty --out.
+Attempts at a unit are numbered. Files of the latest attempt alone are taken: a machine that was
+only cut off for a while cannot overwrite the work of the one that took over. A journal in .cluster/
+keeps these numbers and what is done, for a driver that is started again; with --storage that may be
+on another machine.
 """
 
+import contextlib
 import os
 import shutil
 import time
@@ -15,36 +16,33 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from gsf.core.errors import UserError
-from gsf.core.files import digest, make_folder, open_own, write_atomic
+from gsf.core.files import make_folder, open_own
 from gsf.core.logs import Beat
-from gsf.core.schema import COUNT
-from gsf.core.sealed import read_lines, to_line
-from gsf.sweep.storage import Storage
+from gsf.core.schema import POSITIVE
+from gsf.core.sealed import read_json, write_json
+from gsf.sweep.bucket import Bucket
 
-JOURNAL = ".cluster/journal.jsonl"
+JOURNAL = ".cluster/journal.json"
 PIECE = 1 << 24  # bytes that travel at once
 
 
 class SupersededError(Exception):
-    """A later attempt has this work now; whatever an older one still writes is refused."""
+    """A later attempt has this unit now; whatever an older one still sends is refused."""
 
 
 @dataclass
-class _Record:
-    """What the journal says of a unit, and what happened to it since the store was opened."""
+class Record:
+    """What the store knows of a unit: the journal keeps the first two, the rest is news."""
 
-    attempt: int = 0
-    writes: tuple[str, ...] = ()  # directories and files of --out
-    done: str | None = None  # key of the work that was finished
-    received: int = 0  # bytes
-    sent: int = 0
-    saved: int = 0  # checkpoints that came in
+    attempt: int
+    done: str | None = None  # the key it had when it was finished
     machine: str = ""
     beat: Beat | None = None
+    saved: int = 0  # checkpoints that came in
 
 
 class Store:
-    """Takes and gives files by their names in `out`; `inputs` are files that any work may read.
+    """Takes and gives files by their names in `out`; `inputs` are files that any unit may read.
 
     One call at a time: Ray's actor, or a test, calls it.
     """
@@ -54,113 +52,95 @@ class Store:
     ) -> None:
         self._out, self._inputs = out, dict(inputs or {})
         self._lock = _sole_writer(out)
-        self._storage = Storage(storage) if storage else None
-        if self._storage:
-            _bring_together(out, self._storage)
-        noted = _read_journal(out / JOURNAL)
-        _write_journal(out / JOURNAL, noted)  # without what a kill may have left of a line
-        self._records = {name: _Record(**row) for name, row in noted.items()}
+        self._bucket = Bucket(storage) if storage else None
+        self._records = read_journal(out / JOURNAL)
+        if self._bucket:
+            _bring_together(out, self._records, self._bucket)
 
     def close(self) -> None:
         self._lock.close()
 
     # The driver asks these.
 
-    def begin(self, unit: str, writes: Sequence[str]) -> int:
-        """A new attempt at a unit, by its number; from now on older ones are refused."""
-        record = self._records.setdefault(unit, _Record())
-        record.attempt, record.writes, record.done = record.attempt + 1, tuple(writes), None
-        record.machine, record.beat = "", None
-        self._note(unit, record)
-        return record.attempt
+    def begin(self, unit: str) -> int:
+        """The number of a new attempt at a unit; from now on older ones are refused."""
+        before = self._records.get(unit, Record(0))
+        self._records[unit] = Record(before.attempt + 1)
+        self._note()
+        return before.attempt + 1
 
     def finish(self, unit: str, key: str) -> None:
-        """`key` identifies the work that was done, so that the same need not be looked at again."""
         self._records[unit].done = key
-        self._note(unit, self._records[unit])
+        self._note()
 
     def done(self, keys: Mapping[str, str]) -> list[str]:
-        """The units, of those with these keys, whose very work is finished and still there."""
-        known = ((unit, key) for unit, key in keys.items() if unit in self._records)
-        same = (unit for unit, key in known if self._records[unit].done == key)
-        return [unit for unit in same if self._is_there(unit)]
+        """The units that were finished under the same key and whose files are still there."""
+        finished = (unit for unit, record in self._records.items() if record.done is not None)
+        same = (unit for unit in finished if keys.get(unit) == self._records[unit].done)
+        return [unit for unit in same if (self._out / unit).is_dir()]
 
-    def _is_there(self, unit: str) -> bool:
-        names = (name for name in self._records[unit].writes if not name.endswith(".log"))
-        return all((self._out / name).is_dir() for name in names)
-
-    def progress(self, units: Sequence[str]) -> dict[str, tuple[str, Beat | None, int]]:
-        """Of each that has begun: its machine, how far it is, how many checkpoints came in."""
-        found = {unit: self._records[unit] for unit in units}
-        return {unit: (x.machine, x.beat, x.saved) for unit, x in found.items() if x.machine}
+    def heard(self, units: Sequence[str]) -> dict[str, Record]:
+        """The latest news of the units at which a machine is at work."""
+        return {unit: self._records[unit] for unit in units if self._records[unit].machine}
 
     # The nodes ask these.
 
     def show(self, unit: str, attempt: int, machine: str, beat: Beat | None) -> None:
-        record = self._current(unit, attempt)
+        record = self._latest(unit, attempt)
         record.machine, record.beat = machine, beat
 
     def files(self, unit: str) -> dict[str, int]:
         """Names and sizes of what a unit has written so far."""
-        found = _files_of(self._out, self._records[unit].writes)
-        return {self._name(path): path.stat().st_size for path in found}
+        return {self._name(path): path.stat().st_size for path in _files_of(self._out, unit)}
 
-    def read(self, unit: str, name: str, at: int = 0) -> bytes:
+    def read(self, name: str, at: int = 0) -> bytes:
         """A piece of a file of `out`, or of an input."""
         with open(self._inputs.get(name) or self._path(name), "rb") as file:
             file.seek(at)
-            data = file.read(PIECE)
-        if unit in self._records:
-            self._records[unit].sent += len(data)
-        return data
+            return file.read(PIECE)
 
     def put(
         self, unit: str, attempt: int, name: str, data: bytes, at: int = 0, more: bool = False
     ) -> None:
-        """A file, whole or not at all; larger ones come piece by piece, with `more` to follow."""
-        path = self._taken(unit, attempt, name, data)
-        if at == 0 and not more:
-            write_atomic(path, data)
-        else:
-            aside = path.with_name(f".{path.name}.{attempt}.partial")
-            _write_at(aside, data, at, sync=not more)
-            if more:
-                return
-            os.replace(aside, path)
+        """A file, whole or not at all; a large one comes piece by piece, with `more` to follow."""
+        path = self._taken(unit, attempt, name)
+        aside = path.with_name(f".{path.name}.{attempt}.partial")
+        _write_at(aside, data, at, sync=not more)
+        if more:
+            return
+        os.replace(aside, path)
         self._records[unit].saved += path.name == "checkpoint.pt"
-        if self._storage:
-            for grown in path.parent.glob("*.jsonl"):  # an object store knows no appending
-                self._storage.write(self._name(grown), grown)
-            self._storage.write(name, path)
+        if self._bucket:
+            for grown in path.parent.glob("*.jsonl"):  # a bucket appends to nothing: whole
+                self._bucket.send(grown, self._name(grown))
+            self._bucket.send(path, name)
 
     def append(self, unit: str, attempt: int, name: str, data: bytes, at: int) -> None:
-        """Lines from byte `at` on; what was there behind it goes."""
-        _write_at(self._taken(unit, attempt, name, data), data, at, sync=False)
+        """Lines from byte `at` on; they replace what was there from that byte on."""
+        _write_at(self._taken(unit, attempt, name), data, at, sync=False)
 
     def remove(self, unit: str, attempt: int, name: str) -> None:
-        self._taken(unit, attempt, name, b"").unlink(missing_ok=True)
-        if self._storage:
-            self._storage.remove(name)
+        self._taken(unit, attempt, name).unlink(missing_ok=True)
+        if self._bucket:
+            self._bucket.remove(name)
 
-    def _current(self, unit: str, attempt: int) -> _Record:
-        record = self._records.get(unit)
-        if record is None or attempt != record.attempt:
-            latest = record.attempt if record else "none"
-            raise SupersededError(f"attempt {attempt} at {unit}: the latest is {latest}")
+    def _latest(self, unit: str, attempt: int) -> Record:
+        record = self._records.get(unit, Record(0))
+        if attempt != record.attempt:
+            raise SupersededError(f"attempt {attempt} at {unit}: the latest is {record.attempt}")
         return record
 
-    def _taken(self, unit: str, attempt: int, name: str, data: bytes) -> Path:
-        record = self._current(unit, attempt)
-        path = PurePosixPath(name)
-        if not any(path == own or own in path.parents for own in map(PurePosixPath, record.writes)):
-            raise ValueError(f"{unit} writes {', '.join(record.writes)}, not {name}")
-        record.received += len(data)
-        found = self._path(name)
-        make_folder(found.parent)
-        return found
+    def _taken(self, unit: str, attempt: int, name: str) -> Path:
+        """Where a file goes that a unit sends. Only its latest attempt may, and only its own."""
+        self._latest(unit, attempt)
+        if name != f"{unit}.log" and PurePosixPath(unit) not in PurePosixPath(name).parents:
+            raise ValueError(f"{unit} writes below its name, not {name}")
+        path = self._path(name)
+        make_folder(path.parent)
+        return path
 
     def _path(self, name: str) -> Path:
-        """Only inside `out`, whoever asks."""
+        """A name never leads out of `out`."""
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts:
             raise ValueError(f"{name} is no name in a directory of results")
@@ -169,14 +149,10 @@ class Store:
     def _name(self, path: Path) -> str:
         return path.relative_to(self._out).as_posix()
 
-    def _note(self, unit: str, record: _Record) -> None:
-        path, noted = self._out / JOURNAL, ("attempt", "writes", "done", "received", "sent")
-        with open_own(path, "a") as file:
-            file.write(to_line({"unit": unit, **{name: getattr(record, name) for name in noted}}))
-            file.flush()
-            os.fsync(file.fileno())
-        if self._storage:
-            self._storage.write(JOURNAL, path)
+    def _note(self) -> None:
+        _write_journal(self._out / JOURNAL, self._records)
+        if self._bucket:
+            self._bucket.send(self._out / JOURNAL, JOURNAL)
 
 
 def _write_at(path: Path, data: bytes, at: int, sync: bool) -> None:
@@ -191,64 +167,54 @@ def _write_at(path: Path, data: bytes, at: int, sync: bool) -> None:
             os.fsync(file.fileno())
 
 
-def _read_journal(path: Path) -> dict[str, dict[str, Any]]:
-    """The last line of every unit."""
-    form = {"unit": str, "attempt": COUNT, "writes": [str], "received": COUNT, "sent": COUNT}
-    kept = (*form, "done")
-    rows = ({name: row[name] for name in kept} for row in read_lines(path, form))
-    return {row.pop("unit"): row for row in rows}
+def read_journal(path: Path) -> dict[str, Record]:
+    """The attempts at every unit that was ever begun, and which units are done."""
+    if not path.is_file():
+        return {}
+    form = {str: {"attempt": POSITIVE, "done": (str, None)}}
+    return {unit: Record(x["attempt"], x["done"]) for unit, x in read_json(path, form).items()}
 
 
-def _write_journal(path: Path, rows: Mapping[str, Mapping[str, Any]]) -> None:
-    write_atomic(path, "".join(to_line({"unit": unit, **row}) for unit, row in rows.items()))
+def _write_journal(path: Path, records: Mapping[str, Record]) -> None:
+    noted = {unit: {"attempt": x.attempt, "done": x.done} for unit, x in records.items()}
+    write_json(path, noted)
 
 
-def _bring_together(out: Path, storage: Storage) -> None:
+def _bring_together(out: Path, records: dict[str, Record], bucket: Bucket) -> None:
     """Of every unit the side with the later attempt is copied to the other."""
-    theirs_at = out / f"{JOURNAL}.theirs"
-    write_atomic(theirs_at, storage.read(JOURNAL) or b"")
-    mine, theirs = _read_journal(out / JOURNAL), _read_journal(theirs_at)
-    theirs_at.unlink()
-    for unit in sorted({*mine, *theirs}):
-        here, there = (x.get(unit, {"attempt": 0}) for x in (mine, theirs))
-        if there["attempt"] > here["attempt"]:
-            mine[unit] = there
-            for own in there["writes"]:
-                shutil.rmtree(out / own, ignore_errors=True)
-                for name in storage.names(own):
-                    write_atomic(out / name, storage.read(name) or b"")
-        elif here["attempt"] > there["attempt"]:
-            for path in _files_of(out, here["writes"]):
-                storage.write(path.relative_to(out).as_posix(), path)
-    _write_journal(out / JOURNAL, mine)
-    storage.write(JOURNAL, out / JOURNAL)
+    aside = out / f"{JOURNAL}.theirs"
+    bucket.fetch(JOURNAL, aside)
+    theirs = read_journal(aside)
+    aside.unlink(missing_ok=True)
+    for unit in sorted({*records, *theirs}):
+        here, there = (x.get(unit, Record(0)) for x in (records, theirs))
+        if there.attempt > here.attempt:
+            shutil.rmtree(out / unit, ignore_errors=True)
+            for name in [*bucket.names(unit), f"{unit}.log"]:
+                bucket.fetch(name, out / name)
+            records[unit] = there
+        elif here.attempt > there.attempt:
+            for path in _files_of(out, unit):
+                bucket.send(path, path.relative_to(out).as_posix())
+    if records:
+        _write_journal(out / JOURNAL, records)
+        bucket.send(out / JOURNAL, JOURNAL)
 
 
-def _files_of(out: Path, writes: Sequence[str]) -> list[Path]:
-    found = (path for own in writes for path in [out / own, *sorted((out / own).rglob("*"))])
+def _files_of(out: Path, unit: str) -> list[Path]:
+    found = [out / f"{unit}.log", *sorted((out / unit).rglob("*"))]
     return [path for path in found if path.is_file() and not path.name.startswith(".")]
 
 
-def _sole_writer(out: Path) -> IO[str]:
-    """A store that was killed may take a moment to be gone; until then its files are its own."""
-    import fcntl
+def _sole_writer(out: Path) -> IO[Any]:
+    """Waits for the lock: the store of a driver that was killed may live on for a moment."""
+    import fcntl  # not on Windows, which has no cluster
 
-    directory = out / ".cluster"
-    make_folder(directory)
-    file = open_own(directory / "store.lock", "w")  # as long as the store lives
+    make_folder(out / ".cluster")
+    file = open_own(out / ".cluster/store.lock", "w")  # held for as long as it is open
     for _ in range(300):
-        try:
+        with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            time.sleep(0.2)
-        else:
             return file
+        time.sleep(0.2)
     raise UserError(f"another gsf run is writing {out}; wait for it or end it.")
-
-
-def sweep_id(out: Path) -> str:
-    """The same for the same directory, as long as it is there; another for any other."""
-    path = out / ".cluster" / "sweep"
-    if not path.is_file():
-        write_atomic(path, digest(os.urandom(16)))
-    return path.read_text()

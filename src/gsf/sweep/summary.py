@@ -1,4 +1,4 @@
-"""What `gsf run` prints at its end: mean returns of every method, or whatever there is instead."""
+"""What `gsf run` prints at its end: mean returns of methods, or what can be said without play."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,13 +20,13 @@ from gsf.reporting import stats
 from gsf.reporting.gather import gather
 from gsf.reporting.scores import scores
 
-# At every run's own temperature, and the best action; more is in the rows and in the report.
+# Other modes are in the rows and in the report.
 SHOWN = ("sampled", "greedy")
 HELD_OUT = (("agreement", "greedy"), ("nll", ANY), ("fqe", "greedy"), ("wis", "sampled-1"))
 
 
 def print_summary(out: Path) -> None:
-    """Returns of every method on seen and unseen levels, with intervals, failures not hidden."""
+    """Prints returns on seen and unseen levels with intervals, and what is missing."""
     rows, problems = gather([out])
     if len(rows):
         titles = {"seen": "seen levels", "unseen": "unseen levels"}
@@ -37,7 +37,7 @@ def print_summary(out: Path) -> None:
             over = intervals_over(list(n_seeds))
             table = Table(title=f"mean return, {mode} actions, {over}")
             for heading in ("game", "method", *splits.values(), "seeds"):
-                table.add_column(heading, overflow="fold")  # names may differ at their ends
+                table.add_column(heading, overflow="fold")  # a name is never cut
             for cells in _summary_cells(rows, mode, list(splits)):
                 table.add_row(*cells)
             Console().print(table)
@@ -55,14 +55,14 @@ def print_summary(out: Path) -> None:
 
 
 def _is_unplayed(run: Stage) -> bool:
-    """Whether a run has no rows and no suite to play it: where there is one, that is a problem."""
+    """Whether a run has no rows because no suite can play it. Others have failed."""
     known = "game" in run.manifest and (run.path / METRICS).is_file()
     judged = any((run.path / name).is_file() for name in ("returns.csv", "held_out.csv"))
     return known and not (judged or can_play(run.manifest))
 
 
 def _print_held_out(found: Results) -> None:
-    """What data of other contexts says of the runs' last steps."""
+    """Prints what held-out data says of the last checkpoint of each run."""
     parts = [read_held_out(run.path / "held_out.csv") for run in found.of_kind("run")]
     parts = [overall(rows[rows["step"] == rows["step"].max()]) for rows in parts if len(rows)]
     if not parts:
@@ -89,7 +89,7 @@ def _print_held_out(found: Results) -> None:
 
 
 def _print_training(runs: Sequence[Stage]) -> None:
-    """The last metrics of runs that nothing here can judge, and what could."""
+    """Prints the last training metrics of runs that cannot be judged, and how they could be."""
     table = Table(title="training metrics at the end: they say nothing about new contexts")
     for heading in ("data", "method", "seed", "step", "metrics"):
         table.add_column(heading, overflow="fold")
@@ -114,7 +114,7 @@ def _summary_cells(rows: pd.DataFrame, mode: str, splits: list[str]) -> list[lis
         tidy = stats.per_game(stats.bootstrap(scores(rows, split, mode)), raw=True)
         for row in tidy.to_dict("records"):
             cell = f"{row['value']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
-            if (row["method"], mode) != ("random", "greedy"):  # it has no best action
+            if (row["method"], mode) != ("random", "greedy"):  # random play has no best action
                 found.setdefault((row["game"], row["method"], row["n_seeds"]), {})[split] = cell
     return [
         [game, method, *(cells.get(split, "-") for split in splits), str(n_seeds)]

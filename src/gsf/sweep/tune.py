@@ -1,6 +1,7 @@
-"""Tuning for `gsf run --tune`: as many trials for every method, judged on validation levels only.
+"""Tuning for `gsf run --tune`: equally many trials for every method, judged on validation levels.
 
-Where nobody can play, they are judged by how likely agents find what was done in validation data.
+Where no suite can play, a trial is judged by the likelihood that its agent gives to the actions of
+validation data.
 
 In: a plan. Out: tuning/<game>/<method>/trial<k>, tuning/trials.csv and, of every game and method,
 the setting to keep as `--set` words. The seed of the trials is not among those that are reported.
@@ -36,11 +37,11 @@ LIKELIHOOD = "log_likelihood"  # of validation data, a column of trials.csv
 def tune(plan: Plan, run_all: Callable[[Sequence[Job]], dict[Job, str]]) -> Chosen:
     """The settings that did best on each source's validation levels or data.
 
-    run_all: runs the trials, wherever that is, and returns the reasons of those that failed.
+    run_all: runs the trials, here or on a cluster; returns why those that failed did.
     """
     config, out = plan.config, plan.config.out / "tuning"
     assert config.tune is not None
-    if not (out / "manifest.json").is_file():  # it keeps these runs out of reports
+    if not (out / "manifest.json").is_file():  # with it the folder is left out of reports
         Identity("tuning").write(out)
     fixed = (
         f"train.grad_steps={config.tune}",
@@ -66,7 +67,10 @@ def tune(plan: Plan, run_all: Callable[[Sequence[Job]], dict[Job, str]]) -> Chos
         for number, trial in enumerate(_undecided_trials(config, method))
     }
     failures = run_all(list(jobs))
-    for job, failure in failures.items():  # a setting that breaks is named, and not chosen
+    for (
+        job,
+        failure,
+    ) in failures.items():
         console.print(f"[red]failed:[/] tuning {job}: {failure}", soft_wrap=True)
     rows = [
         _judged(job).assign(trial=number, setting=" ".join(trial))
@@ -98,7 +102,7 @@ def _home(out: Path, source: Source, variant: Variant, number: int) -> Path:
 
 
 def _undecided_trials(config: RunConfig, variant: Variant) -> list[tuple[str, ...]]:
-    """The method's trials, less what --set or its own settings have decided."""
+    """The method's trials, without the options that the user has set."""
     own = config.of(variant)
     decided = {word.partition("=")[0] for word in own.set}
     found = trials(own.stage("train", variant, dataset=Path(), out=Path()))
@@ -107,7 +111,7 @@ def _undecided_trials(config: RunConfig, variant: Variant) -> list[tuple[str, ..
 
 
 def trials(config: AgentConfig) -> list[tuple[str, ...]]:
-    """The settings to try, four of every method: a grid of what decides most in it.
+    """The settings to try, four for every method: a grid over the two options that matter most.
 
     The first is the default setting.
     """

@@ -1,8 +1,8 @@
 """How independent jobs are run on this machine: one after another, or in processes.
 
-In: jobs, each a picklable callable that returns what went wrong, if anything. Out: the reasons. A
-job that crashes is one that went wrong: the others go on. Asked to stop, processes save where they
-are; however the process that started them dies, they die with it.
+In: jobs, picklable callables. Out: of each that raised an error, why; the others go on meanwhile.
+Asked to stop, the processes save where they are. They die with the process that started them,
+however it dies.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from gsf.core import cores, registry
-from gsf.core.errors import is_closed_pipe
+from gsf.core.errors import UserError, is_closed_pipe
 from gsf.core.files import make_folder, open_own
 from gsf.core.interrupts import Interrupted, interruptible, stoppable
 from gsf.core.logs import Beat, console, send_beats, show_in
@@ -32,7 +32,7 @@ class Work(Protocol):
     @property
     def out(self) -> Path: ...
 
-    def __call__(self) -> str | None: ...
+    def __call__(self) -> None: ...
 
 
 Job = TypeVar("Job", bound=Work)
@@ -44,34 +44,36 @@ def run_all(jobs: Sequence[Job], workers: int = 1) -> dict[Job, str]:
     return {job: reason for job, reason in zip(jobs, reasons, strict=True) if reason}
 
 
-def attempt(job: Callable[[], str | None]) -> str | None:
+def _attempt(job: Work) -> str | None:
+    """Does a job; what went wrong, if anything."""
     try:
-        return job()
+        job()
     except (Exception, SystemExit) as error:  # a user's own code may call exit
         if is_closed_pipe(error):
             raise
-        if isinstance(error, OSError):  # a full disk, a file that is gone
+        if isinstance(error, (UserError, OSError)):  # an OSError: a full disk, a file that is gone
             return str(error)
         console.print_exception()
         return registry.in_short(error)
+    return None
 
 
 def _here(jobs: Sequence[Job]) -> Iterator[str | None]:
     for number, job in enumerate(jobs, 1):
         console.rule(f"{number}/{len(jobs)} {job}")
-        yield attempt(job)
+        yield _attempt(job)
 
 
 @dataclass(frozen=True, eq=False)
 class _Worker:
-    """A process that does one job after another: loading torch takes longer than a small job."""
+    """A process. It does one job after another, as loading torch takes longer than a small job."""
 
     pipe: Connection
     process: BaseProcess
 
 
 def _in_processes(jobs: Sequence[Job], workers: int) -> list[str | None]:
-    """So many jobs at a time, each in a process; what it would have shown goes into its log."""
+    """Runs `workers` jobs at a time, each in a process; what a job prints goes into its log."""
     threads = max(1, cores.threads() // workers)
     waiting = list(reversed(jobs))
     idle: list[_Worker] = []
@@ -90,9 +92,9 @@ def _in_processes(jobs: Sequence[Job], workers: int) -> list[str | None]:
                     worker = idle.pop() if idle else _start(threads)
                     running[worker.pipe] = job, worker
                     board.start(str(job))
-                    with contextlib.suppress(BrokenPipeError):  # it died: we shall read its end
+                    with contextlib.suppress(BrokenPipeError):  # it has died: `_hear` will say so
                         worker.pipe.send(job)
-                    if stop.asked:  # since the line before: it was not told
+                    if stop.asked:  # while it was sent: stop_all did not know of it
                         worker.process.terminate()  # type: ignore[unreachable]
                 ready = wait(list(running)) if running else []
                 for pipe in [pipe for pipe in running if pipe in ready]:
@@ -105,7 +107,7 @@ def _in_processes(jobs: Sequence[Job], workers: int) -> list[str | None]:
                     if worker.process.exitcode is None:
                         idle.append(worker)
                     elif stop.asked and worker.process.exitcode in (0, -signal.SIGTERM):
-                        told = "had not begun"  # one that has begun answers
+                        told = "had not begun"  # a job that has begun says how far it got
                     reasons[job] = told
                     if stop.asked and told:
                         board.stop(str(job))
@@ -114,7 +116,7 @@ def _in_processes(jobs: Sequence[Job], workers: int) -> list[str | None]:
             done = sum(reason is None for reason in reasons.values())
             said = (f"{job}: {reason}" for job, reason in reasons.items() if reason)
             stop.kept = "; ".join([f"{done} of {len(jobs)} runs are done", *said])
-        finally:  # what is killed at work goes on from its checkpoint the next time
+        finally:  # a job that is killed goes on from its checkpoint the next time
             for worker in [*idle, *(worker for _, worker in running.values())]:
                 worker.process.kill()
                 worker.process.join()
@@ -127,18 +129,18 @@ def _start(threads: int) -> _Worker:
     process = context.Process(target=_serve, args=(registry.named_files(), its))
     with starting(OMP_NUM_THREADS=str(threads)), _deaf_to_ctrl_c():  # torch and Procgen read it
         process.start()
-    its.close()  # the process has its own: when it dies, we read the end
+    its.close()  # only the process has it now: when it dies, reading ends
     return _Worker(ours, process)
 
 
 @contextlib.contextmanager
 def _deaf_to_ctrl_c() -> Iterator[None]:
-    """Ctrl-C reaches every process of a terminal: only this one shall hear it, and tell those it
-    starts inside. One that comes now is heard afterwards."""
+    """Processes that are started inside ignore Ctrl-C, which reaches all processes of a terminal:
+    this one tells them to stop. A Ctrl-C that comes inside is heard at the end."""
     if sys.platform == "win32":
         yield
         return
-    resource_tracker.ensure_running()  # it unblocks SIGINT as it starts
+    resource_tracker.ensure_running()  # else it would start now, and unblock SIGINT
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -161,8 +163,8 @@ def _log(job: Work) -> Path:
 
 
 def _serve(named: list[Path], pipe: Connection) -> None:
-    """A worker's life: jobs come, beats and reasons go."""
-    os.environ.pop("PYTHONSAFEPATH", None)  # what a user's code starts is its own affair
+    """What a worker does: it gets jobs, and sends how far they are and why they failed."""
+    os.environ.pop("PYTHONSAFEPATH", None)  # for us, not for what a user's code starts
     threading.Thread(target=_die_with_parent, daemon=True).start()
     registry.allow(named)
     send_beats(pipe.send)
@@ -171,7 +173,7 @@ def _serve(named: list[Path], pipe: Connection) -> None:
             job = pipe.recv()
             try:
                 pipe.send(_run_logged(job))
-            except Interrupted as stopped:  # the process that started us says so
+            except Interrupted as stopped:  # our parent says that it was interrupted
                 pipe.send(str(stopped) or "stopped")
 
 
@@ -180,7 +182,7 @@ def _run_logged(job: Work) -> str | None:
     with open_own(_log(job), "a") as file, contextlib.redirect_stdout(file):
         show_in(file)
         try:
-            return attempt(job)
+            return _attempt(job)
         finally:
             show_in(None)
 
@@ -189,4 +191,4 @@ def _die_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
-        os._exit(1)  # as after a kill: the lock is free, and the next command goes on
+        os._exit(1)  # like a kill: locks are free, and the same command goes on

@@ -17,7 +17,7 @@ from gsf.core.errors import UserError
 from gsf.core.options import Count, Temperature, above
 from gsf.data.dataset import Batch, Dataset
 from gsf.equations import contrastive_cce, contrastive_infonce, rank_contrast
-from gsf.gvf.labels import batch_labels
+from gsf.gvf.training_labels import batch_labels
 from gsf.learn.losses import AuxiliaryLoss, Context, Info, Released, Spec
 from gsf.nets.heads import WIDTH, Projection
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gsf.core.logs import progress
 from gsf.core.results import Results, Stage
-from gsf.evaluation.players import Place, can_play, check_fits, find_players
+from gsf.evaluation.players import UserEnv, can_play, check_fits, find_players
 from gsf.evaluation.rollout import rollout
 from gsf.learn.legend import colour
 from gsf.nets.acting import Mode
@@ -108,7 +108,7 @@ def play_in(env: str, runs: Runs) -> None:
     for game, of_game in runs.items():
         run = next(iter(of_game.values()))
         if not can_play(run.manifest):
-            check_fits(str(run.path), run.manifest, env, Place(env, 0).take(game))
+            check_fits(str(run.path), run.manifest, env, UserEnv(env, 0).host(game))
 
 
 def film(

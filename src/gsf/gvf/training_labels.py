@@ -1,4 +1,4 @@
-"""Labels on disk, as training reads them (`gsf label` writes them), and in-batch quantiles."""
+"""Labels as training has them: read from disk, or by the quantiles of each batch."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from gsf.core.errors import UserError
-from gsf.core.stage import check_files, read_manifest
+from gsf.core.stage import read_manifest
 from gsf.data.dataset import Dataset
 from gsf.equations import (
     bin_edges,
     labels_from_edges,
     quantile_labels,
 )
-from gsf.gvf.levels import check_known_levels
+from gsf.gvf.levels import check_made_from
 
 Array = npt.NDArray[Any]
 
@@ -46,13 +46,7 @@ def load_labels(path: Path, dataset: Dataset) -> Labels:
     load_labels(Path("labels"), Dataset.open("dataset")).label[:10]
     """
     manifest = read_manifest(path, "labels")
-    check_known_levels(dataset, path, manifest)
-    if manifest["inputs"]["dataset"] != dataset.digest:
-        raise UserError(
-            f"{path} holds labels of another dataset than {dataset.path}; run gsf fit and gsf "
-            "label on this one."
-        )
-    check_files(path, manifest)
+    check_made_from(dataset, path, manifest)
     n, n_bins, dtypes = len(dataset), manifest["n_bins"], {"label": np.signedinteger}
     arrays = {
         name.removesuffix(".npy"): read_array(path / name, dtypes.get(name[:5], np.floating), n)
