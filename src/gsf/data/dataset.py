@@ -89,7 +89,7 @@ class Dataset:
 
     @classmethod
     def open(cls, path: Path | str, larger_than_memory: bool | None = None) -> Dataset:
-        """Checks the columns wholly, a frame when it is first read; `verify_dataset` checks all.
+        """Columns are checked now, a frame when it is first read; `verify_dataset` checks all.
 
         `larger_than_memory` says how pages are read; by default the sizes decide.
         """
@@ -167,8 +167,8 @@ class Dataset:
         return self.gather((self._starts[which] + offset)[:, None] + np.arange(length))
 
     def ahead(self, index: npt.ArrayLike, n: int) -> tuple[Array, Array]:
-        """The n rows from each one on, [m, n], and which of them are taken: where an episode ends,
-        its last row is repeated."""
+        """Each of the m rows and the n - 1 rows after it, [m, n], and which of these are there.
+        Behind the end of an episode its last row is repeated, and is not there."""
         index, steps = np.asarray(index, np.int64), np.arange(n)
         left = np.minimum(self.rows_left[index], n)[:, None]
         return index[:, None] + np.minimum(steps, left - 1), steps < left
@@ -203,7 +203,7 @@ class Dataset:
 
 
 def _memory() -> float:
-    """Bytes of the machine; no limit where nothing can be advised about pages."""
+    """Bytes of the machine; infinite where a system takes no advice about pages."""
     if not (hasattr(os, "sysconf") and hasattr(mmap.mmap, "madvise")):
         return float("inf")
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -39,7 +39,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class Source:
-    """Where episodes come from: outlines of all, then one after the other in the same order."""
+    """Where episodes come from: the outlines of all, then the episodes in the same order."""
 
     name: str
     root: Path
@@ -93,7 +93,7 @@ def check_steps(where: str, action: Array, reward: Array, n_actions: int | None)
 
 
 def one_value(values: Any, where: str, key: str) -> Any:
-    """The context that a value, or an array of equal values, holds; as JSON can hold it."""
+    """The context in a value, or in an array of equal values, as a type that JSON has."""
     values = np.asarray(values)
     if values.dtype.kind not in "biufSUO" or values.size == 0 or (values != values.flat[0]).any():
         raise UserError(f"{where} has no single {key!r}; a context is one value an episode.")
@@ -108,7 +108,7 @@ def one_value(values: Any, where: str, key: str) -> Any:
 
 
 def end_flag(values: Any, n_steps: int, where: str, key: str) -> bool:
-    """Whether an episode ended that way: one flag, or one a step of which the last may be set."""
+    """Whether an episode ended that way. values: one flag, or one a step; the last counts."""
     flags = np.asarray(values)
     shaped = flags.size == 1 or flags.shape == (n_steps,)
     if not shaped or flags.dtype.kind not in "biuf" or not np.isin(flags, (0, 1)).all():

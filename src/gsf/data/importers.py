@@ -100,7 +100,7 @@ def _held_out(contexts: Sequence[Any], config: ImportConfig) -> set[Any]:
 
 
 def _refuse_alike(source: Source) -> None:
-    """Contexts that Python or a table would take for one: 1, 1.0, True and "1"."""
+    """Refuses contexts that Python or a table would mix up: 1, 1.0, True and "1"."""
     first: dict[Any, tuple[str, Any]] = {}
     for where, context in [
         *((f"the list of levels of {source.name}", level) for level in source.levels),
@@ -110,8 +110,8 @@ def _refuse_alike(source: Source) -> None:
             there, other = first.setdefault(key, (where, context))
             if type(other) is not type(context):
                 raise UserError(
-                    f"{where} has the context {context!r}, but {there} {other!r}; what is one "
-                    "context must be written in one way, and others must differ by more."
+                    f"{where} has the context {context!r}, but {there} {other!r}; write one "
+                    "context in one way, and let others differ by more."
                 )
 
 
@@ -120,7 +120,7 @@ def _sorted(contexts: set[Any]) -> list[Any]:
 
 
 def _digest_files(source: Source) -> str:
-    """Of names and contents, wherever the folder is."""
+    """A digest of names and contents, the same wherever the folder lies."""
     parts = []
     with progress(f"hash {source.name}", len(source.files), "files") as advance:
         for file in source.files:

@@ -96,7 +96,7 @@ def _choose(
 ) -> tuple[Recording, list[Mask]]:
     """The slots to replay, and which of their steps [n_envs, n_steps] to keep, take by take."""
     kept = [np.ones((take.n_envs, take.n_steps), bool) for take in recording.takes]
-    if config.levels is not None:  # only a replay tells what level a step is of
+    if config.levels is not None:  # which level a step is of is only known after a replay
         for mask, take in zip(kept, recording.takes, strict=True):
             at = 0
             for block in Replay(recording, take, config.threads):
@@ -108,7 +108,7 @@ def _choose(
     if not 0 < wanted <= total:
         raise UserError(f"cannot take {wanted} transitions of a recording that has {total}.")
     slots = []
-    for mask in kept:  # whole slots, as many of each take as make up its share
+    for mask in kept:  # whole slots; of each take its share
         share = wanted * int(mask.sum()) / total
         slots.append(1 + int(np.searchsorted(mask.sum(1).cumsum(), share - 1e-6)))
     kept = [mask[:n] for mask, n in zip(kept, slots, strict=True)]

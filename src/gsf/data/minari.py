@@ -3,6 +3,7 @@
 Minari 0.5 stores images as JPEG. Its reader opens whatever Pillow can, so exported frames are PNG
 in the same place: any Minari reads them, pixel for pixel. Minari episodes have T + 1 observations;
 where the last was never shown, export repeats the one before and says so, and import drops it.
+Minari, h5py and Pillow are extras: they are imported where they are used.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _minari() -> Any:
 
 @contextlib.contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Minari asserts, and lets through whatever h5py, json and Pillow raise."""
+    """Minari raises AssertionErrors, and whatever h5py, json and Pillow raise: one sentence."""
     try:
         yield
     except UserError:
@@ -66,7 +67,7 @@ def _readable(path: Path) -> Iterator[None]:
 def read_minari(config: ImportConfig) -> Source:
     minari, path = _minari(), _find(config.source)
     for file in path.rglob("*"):
-        if not (file.is_file() or file.is_dir()):  # whose end might never come
+        if not (file.is_file() or file.is_dir()):  # reading a pipe might never end
             raise UserError(f"{file} is no file, whatever its name says; remove it.")
     with _readable(path):
         data = minari.MinariDataset(path)
@@ -94,7 +95,7 @@ def read_minari(config: ImportConfig) -> Source:
 
 
 def _find(source: str) -> Path:
-    """Minari's own rule for where local datasets are, without its making the folder."""
+    """Where Minari keeps local datasets: its own function would make the folder, too."""
     root = Path(os.environ.get("MINARI_DATASETS_PATH", Path.home() / ".minari" / "datasets"))
     for path in (Path(source), Path(source) / "data", root / source / "data"):
         if (path / "metadata.json").is_file():
@@ -164,7 +165,7 @@ def _image_shape(space: spaces.Space[Any]) -> tuple[int, ...] | None:
 
 
 def _brief(space: spaces.Space[Any]) -> str:
-    """Without its bounds, which can be thousands of numbers."""
+    """A space in words, without its bounds: these can be thousands of numbers."""
     if isinstance(space, spaces.Dict):
         return ", ".join(f"{key}: {_brief(entry)}" for key, entry in space.spaces.items())
     return f"{type(space).__name__} {space.dtype} {space.shape}"
@@ -266,7 +267,7 @@ def _observation_space(obs_shape: tuple[int, ...]) -> spaces.Box:
 
 
 def _write_episodes(path: Path, dataset: Dataset, space: spaces.Box) -> int:
-    """Minari's layout, by hand: its own writer would make JPEGs. Returns the frames repeated."""
+    """Minari's layout, by hand: its own writer makes JPEGs. Returns how many frames repeat."""
     import h5py
     from minari.dataset.minari_storage import is_image_space
 

@@ -97,7 +97,7 @@ class Arrays:
         return array
 
     def _shape(self, name: str) -> tuple[tuple[int, ...], Any]:
-        """Shape and dtype, if the bytes for them can be there."""
+        """Shape and dtype; refused if the file is too small to hold such an array."""
         try:
             entry = self._archive.getinfo(f"{name}.npy")
             with self._archive.open(entry) as stream:
@@ -111,7 +111,7 @@ class Arrays:
             said = " ".join(f"{type(error).__name__}: {error}".split())
             raise UserError(f"{self._file} has no readable array {name!r} ({said}).") from None
         # Nothing is packed more than 1,032 times smaller.
-        if dtype.hasobject:  # which nobody unpickles
+        if dtype.hasobject:  # gsf unpickles nothing
             return shape, dtype
         if (
             {*map(type, shape)} - {int}
@@ -180,7 +180,7 @@ _UNREADABLE = (
 
 @contextlib.contextmanager
 def opened(file: Path) -> Iterator[Arrays]:
-    if not file.is_file():  # whose end might never come
+    if not file.is_file():  # reading a pipe might never end
         raise UserError(f"{file} is no file, whatever its name says; remove it.")
     try:
         with zipfile.ZipFile(file) as archive:

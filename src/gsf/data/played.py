@@ -1,4 +1,4 @@
-"""Blocks of play into a dataset: frames slot by slot, rows aside until all of a slot are known."""
+"""Blocks of play into a dataset: frames at once, rows when all of a slot's are known."""
 
 import contextlib
 import tempfile

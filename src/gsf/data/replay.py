@@ -19,7 +19,8 @@ from gsf.suites import ReplayableEnv, find_game
 from gsf.suites.looks import Draw, Dressed, wardrobe
 
 BLOCK_BYTES = 1 << 25  # memory of each of a play's two buffers
-_LOGIC = np.dtype([("level", "<i4"), ("reward", "<f4"), ("ends", "u1")])  # ends: 1 or 2 truncated
+# ends: 1 terminated, 2 truncated, 3 both
+_LOGIC = np.dtype([("level", "<i4"), ("reward", "<f4"), ("ends", "u1")])
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Returns:
 
     @property
     def mean(self) -> float | None:
-        """None before the first has ended."""
+        """None as long as no episode has ended."""
         return float(np.mean(self.ended)) if self.ended else None
 
     def state_dict(self) -> dict[str, Any]:
@@ -101,7 +102,7 @@ class Returns:
 
 
 class Recorder:
-    """Takes in the blocks of a play; keeps actions and checksums, and what returns it reached."""
+    """Collects the blocks of a play: its actions, checksums, and returns of episodes."""
 
     def __init__(self, n_envs: int) -> None:
         self.n_steps = 0

@@ -1,4 +1,4 @@
-"""What `gsf evaluate` is asked for, played or judged by logged data: its file, its checkpoints."""
+"""Which file of rows and which checkpoints `gsf evaluate` is asked for."""
 
 import importlib
 from pathlib import Path

@@ -36,7 +36,7 @@ from gsf.nets.acting import explain, mode_at
 def evaluate(config: EvaluateConfig) -> pd.DataFrame:
     """Plays an agent on levels of each split; a row per level and mode, also in returns.csv.
 
-    All rows asked for, as rows.COLUMNS: those played now and those that were there.
+    Returns all rows that were asked for (rows.COLUMNS), played now or before.
 
     rows = evaluate(EvaluateConfig("run", splits=("unseen",)))
     rows.groupby("mode")["return"].mean()
@@ -113,7 +113,7 @@ def _grids(players: Sequence[Player], config: EvaluateConfig) -> list[Task]:
 
 
 def _choose(grid: Task, session: Session) -> Player:
-    """The player with its temperature; `sampled` rows at another are called what they are."""
+    """The player at its temperature; rows that were sampled at another are renamed after it."""
     player, agent = grid.player, session.config.agent
     means = temperatures.choose(player, grid.among(session.rows))
     best, n = float(next(iter(means))), len(grid.levels)
@@ -135,7 +135,7 @@ def _choose(grid: Task, session: Session) -> Player:
 
 
 def _stale(player: Player, rows: pd.DataFrame) -> pd.Series:
-    """Rows sampled before a temperature was chosen, at another."""
+    """Rows that were sampled at another temperature, before this one was chosen."""
     other = rows["temperature"] != player.temperature
     return made_by(player, rows) & (rows["mode"] == "sampled") & other
 
@@ -158,7 +158,7 @@ def _players(config: EvaluateConfig) -> list[Player]:
 
 
 def _levels(player: Player, config: EvaluateConfig) -> dict[Split, list[int]]:
-    """What to play of each split."""
+    """The levels to play of each split."""
     if config.levels:
         asked, seen = parse_levels(config.levels), set(player.training or ())
         mine = [level for level in asked if level in seen]
@@ -174,7 +174,7 @@ def _split(player: Player, split: Split, n: int) -> list[int]:
 
 
 def _read(out: Path, players: Sequence[Player]) -> pd.DataFrame:
-    """The rows there are; those of another agent under the same name are refused."""
+    """The rows in the file; rows of another agent under the same name are an error."""
     rows = read_rows(out)
     for who in players:
         mine = rows[made_by(who, rows)]

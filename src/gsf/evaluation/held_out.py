@@ -35,7 +35,7 @@ from gsf.nets.runtime import pick_device
 
 
 def judge_held_out(config: EvaluateConfig) -> pd.DataFrame:
-    """All rows asked for: those made now and those that were there."""
+    """All rows that were asked for, made now or before."""
     assert config.held_out is not None
     if not is_run(config.agent):
         raise UserError(f"--held-out judges a run directory; {config.agent} is none.")

@@ -1,6 +1,6 @@
 """Rows of what held-out data says of an agent, one per quantity, mode and context: checked.
 
-`gsf evaluate --held-out` writes them, who reports or tunes reads them; both through here.
+`gsf evaluate --held-out` writes them, reports and tuning read them; all through here.
 """
 
 import io
@@ -16,8 +16,8 @@ from gsf.core.sealed import open_table, write_table
 from gsf.nets.acting import Mode
 
 OVERALL = ""  # the context of rows over all of them
-ANY = "any"  # the mode of what is the same however the agent acts
-JUDGED: tuple[Mode, ...] = ("greedy", "sampled-1")  # of all modes, those that are judged
+ANY = "any"  # the mode of quantities that are the same in every mode
+JUDGED: tuple[Mode, ...] = ("greedy", "sampled-1")  # the modes that are judged
 
 
 class Quantity(NamedTuple):
@@ -106,7 +106,7 @@ def read_held_out(path: Path) -> pd.DataFrame:
 
 
 def write_held_out(path: Path, rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows in their one order."""
+    """The rows, in the same order whatever order they came in."""
     order = {name: i for i, name in enumerate(QUANTITIES)}
     by = ["game", "method", "seed", "step", "data", "order", "mode", "single", "at"]
     rows = rows.assign(order=rows["quantity"].map(order), single=rows["context"] != OVERALL)
@@ -116,5 +116,5 @@ def write_held_out(path: Path, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def overall(rows: pd.DataFrame) -> pd.DataFrame:
-    """Those over all contexts, without the points of the reliability figure."""
+    """The rows over all contexts, but for the points of the reliability figure."""
     return rows[(rows["context"] == OVERALL) & (rows["quantity"] != "reliability")]

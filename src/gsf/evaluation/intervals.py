@@ -22,7 +22,7 @@ def estimate(value: Any, draws: Array) -> dict[str, float]:
 
 
 def intervals_over(n_seeds: Collection[int]) -> str:
-    """What intervals are over where methods have so many seeds: one cannot be drawn again."""
+    """What intervals are over, in words. A single seed cannot be redrawn."""
     if max(n_seeds, default=1) == 1:
         return "95 % intervals over levels"
     if min(n_seeds) == 1:
@@ -40,8 +40,8 @@ def mean_over_levels(x: Any, level: Any) -> dict[str, float]:
 
 
 def redraw_within(group: Any, rng: np.random.Generator, replicates: int = REPLICATES) -> Array:
-    """How often each of n things is in every replicate, [replicates, n], if their groups are drawn
-    again and, of each group drawn, its own things. One group: the things alone."""
+    """How often each of n things is in each replicate, [replicates, n]: groups are redrawn, then
+    the things in each group drawn. With one group, only the things are redrawn."""
     groups, which = np.unique(group, return_inverse=True)
     drawn = np.round(redraw(len(groups), rng, replicates) * len(groups)).astype(np.int64)
     counts = np.empty((replicates, len(which)))
@@ -52,7 +52,9 @@ def redraw_within(group: Any, rng: np.random.Generator, replicates: int = REPLIC
     return counts
 
 
-def of_sums(statistic: Callable[[Array], Array], sums: Array, counts: Array) -> dict[str, float]:
+def estimate_sums(
+    statistic: Callable[[Array], Array], sums: Array, counts: Array
+) -> dict[str, float]:
     """A statistic of sums over n things, [..., k] -> [...], with its interval.
 
     sums: what each thing adds, [n, k]; counts: of `redraw_within`. Replicates in which it has no

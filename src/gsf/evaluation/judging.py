@@ -28,7 +28,7 @@ from gsf.equations import (
     weighted_return,
 )
 from gsf.evaluation.held_out_rows import ANY, JUDGED, OVERALL
-from gsf.evaluation.intervals import of_sums, redraw_within
+from gsf.evaluation.intervals import estimate_sums, redraw_within
 from gsf.gvf.fqe import fitted_q
 from gsf.learn.agent import Agent
 from gsf.learn.context import Past
@@ -37,12 +37,12 @@ from gsf.nets.acting import temperature_of, tempered
 Array = npt.NDArray[Any]
 FOLDS = 5
 N_BINS = 15
-FRAMES = 512  # seen by the agent at once
+FRAMES = 512  # frames that the agent is shown at once
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A quantity: what each episode adds to its sums, [E,k], and what is made of the totals."""
+    """A quantity: what each episode adds to some sums, [E,k], and a statistic of the totals."""
 
     quantity: str
     mode: str
@@ -136,7 +136,7 @@ def cross_fitted(scores: Array, action: Array, fold: Array) -> Array:
 
 
 def imitation(scores: Array, pi: Array, dataset: Dataset, starts: Array) -> Iterator[Measure]:
-    """How well the logged actions are foretold; scores [n,A] and pi [n,A,modes] of the rows."""
+    """How well agents predict logged actions; scores [n,A] and pi [n,A,modes] of the rows."""
     action, steps = dataset.action.astype(np.int64), np.arange(len(dataset))
     n_steps = np.diff(np.append(starts, len(dataset)))
 
@@ -230,7 +230,7 @@ def _rows(measures: list[Measure], dataset: Dataset, starts: Array) -> Iterator[
             if mine.all() or x.per_context:
                 found = dict.fromkeys(("low", "high"), np.nan)
                 if x.sums.any():
-                    found |= of_sums(x.statistic, x.sums[mine], counts)
+                    found |= estimate_sums(x.statistic, x.sums[mine], counts)
                 else:
                     found["value"] = float(x.statistic(x.sums[0]))
                 yield {

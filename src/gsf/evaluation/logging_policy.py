@@ -46,7 +46,7 @@ def recorded_probabilities(dataset: Dataset, policy: str, device: str) -> Array:
 
 
 def recorded_epsilon(dataset: Dataset, policy: str, digest: str) -> Array:
-    """The chance of a random action at every row: a slot's frames are its steps, in order."""
+    """The chance of a random action at every row. A slot's frames are in the order of its steps."""
     takes = dataset.manifest.get("provenance", [])
     if [take.get("digest") for take in takes] != [digest]:
         raise UserError(

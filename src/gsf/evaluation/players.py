@@ -41,13 +41,13 @@ class BehaviourActor:
         self._policy = policy
 
     def policy(self, obs: Array, temperature: Array) -> Array:
-        with np.errstate(divide="ignore"):  # actions it does not have
+        with np.errstate(divide="ignore"):  # log 0: actions it never takes
             return tempered(np.log(self._policy.act_probs(obs)), temperature)
 
 
 @dataclass(frozen=True)
 class Player:
-    """An actor, and what tells its rows from those of others."""
+    """Somebody who plays, and what marks their rows of results."""
 
     actor: Actor
     game: str
@@ -57,8 +57,8 @@ class Player:
     identity: str  # digest of the weights and of how they are played
     training: Sequence[int] | None = None  # levels; None: the benchmark's
     difficulty: str | None = None
-    temperatures: tuple[float, ...] = (1.0,)  # to choose from; a reference plays as it is
-    temperature: float | None = None  # that was chosen
+    temperatures: tuple[float, ...] = (1.0,)  # to choose from; references have no choice
+    temperature: float | None = None  # the one that was chosen, if any
     max_frames: int | None = None  # after which its episodes are cut short
 
     def at(self, mode: Mode) -> float:
@@ -66,12 +66,12 @@ class Player:
         return temperature_of(mode, 1.0 if self.temperature is None else self.temperature)
 
     def signature(self, length: int) -> str:
-        """Of a row that was cut short after so many frames: its player is told by it, too."""
+        """The identity in rows of episodes that were cut short at so many frames."""
         return digest(self.identity, str(length))
 
     @property
     def names(self) -> dict[str, Any]:
-        """The columns of its rows that are the same in all of them."""
+        """The columns that are the same in all its rows."""
         return {name: getattr(self, name) for name in ("game", "method", "seed", "step")}
 
 
@@ -143,7 +143,7 @@ class UserEnv:
     level: int
 
     def host(self, game: str | None = None) -> str:
-        """From here on the game (None: the file's name) is played there."""
+        """From now on the game is played here. Returns its name; by default that of the file."""
         from gsf.suites.gymnasium import name_env  # late: help needs no environments
 
         return name_env(self.env, game, self.level)
@@ -166,8 +166,8 @@ def _reference(
     dataset: Path | None,
     own: UserEnv | None,
 ) -> Player:
-    """A player that was not trained from a dataset; one can say which levels count as seen, and
-    which actions `random` draws among."""
+    """Random play, or a recorded policy. A dataset may say which levels count as seen, and which
+    actions random play draws among."""
     facts: Mapping[str, Any] = {} if policy is None else policy.provenance
     found = read_facts(dataset) if dataset else {}
     names = {x for x in (game, facts.get("game"), found.get("name")) if x}
@@ -189,8 +189,8 @@ def _reference(
         check_fits(name, needs, own.env, played)
     known = suite.games[played]
     n_actions = len(known.actions)
-    # What agents of the data choose among. To draw an action as often as the suite repeats it is
-    # another policy, in coinrun one that mostly stands still.
+    # The actions that agents trained on the data choose among. A suite lists some actions several
+    # times; to draw evenly from its list is another policy, which in coinrun mostly stands still.
     among = found.get("actions", range(n_actions)) if found else known.distinct_actions
     among = list(map(int, among))
     actor = RandomActor(n_actions, among) if policy is None else BehaviourActor(policy)
@@ -284,7 +284,7 @@ def _difference(manifest: Mapping[str, Any], facts: Game) -> str | None:
 
 
 def weights(agent: Any) -> list[bytes]:
-    """Of all that decides what an agent does, for a digest."""
+    """The bytes of all weights that decide what an agent does, to digest."""
     tensors = [x for part in (agent.encoder, agent.base) for x in part.state_dict().values()]
     return [x.cpu().contiguous().numpy().tobytes() for x in tensors]
 

@@ -1,4 +1,4 @@
-"""The one episode loop: whatever plays as `gsf evaluate` does plays here.
+"""The only loop that plays episodes: for rows of returns, for videos and for the report.
 
 A step is a function of the agent, its temperature, its seed and the level alone: not of the order
 of levels, nor of who plays beside it.
@@ -70,7 +70,7 @@ def rollout(
     n = min(n_envs or m, m)
     temperatures = np.broadcast_to(np.asarray(temperature, np.float64), m)
     to_class = np.eye(len(facts.distinct_actions))[facts.action_classes]  # [A, classes]
-    if max_frames and n < m:  # a slot takes its next level when its env ends, not when we do
+    if max_frames and n < m:  # no slot begins its next level before its env ends
         for first in range(0, m, n):
             part = slice(first, first + n)
             options: dict[str, Any] = {
@@ -120,7 +120,7 @@ def rollout(
 
 
 def stream(seed: int, level: int) -> np.random.Generator:
-    """What actions on a level are drawn with: one number a step, whoever plays it and when."""
+    """The random numbers that choose actions on a level, one a step: always the same ones."""
     return np.random.default_rng([seed, level])
 
 

@@ -1,6 +1,6 @@
 """Evaluation rows, one per (game, method, seed, step, split, level, mode): their columns, checked.
 
-Who plays writes them, who reports reads them; both through here.
+Whatever plays writes them, whatever reports reads them; both through here.
 """
 
 import io
@@ -24,7 +24,7 @@ KEYS = ["game", "method", "seed", "step", "split", "level", "mode"]
 RESULTS = ["return", "length", "completed", "entropy"]
 COLUMNS = [*KEYS, "temperature", *RESULTS]
 IDENTITY = "agent"  # one column more: a digest of what played, so that rows are never mixed up
-# The same however the rows came here, by play or from a file.
+# The same for rows that were just played and for those from a file.
 TYPES: dict[str, Any] = dict.fromkeys([*COLUMNS, IDENTITY], str) | {
     **dict.fromkeys(("seed", "step", "level", "length"), np.int64),
     **dict.fromkeys(("temperature", "return", "entropy"), np.float64),
@@ -101,7 +101,7 @@ def read_rows(path: Path) -> pd.DataFrame:
 
 
 def write_rows(path: Path, rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows in their one order: the file does not show in which they were played."""
+    """The rows, in an order that does not depend on the order of play."""
     order = {
         name: rows[name].map({x: i for i, x in enumerate(known)})
         for name, known in (("split", SPLITS), ("mode", MODES))
@@ -143,6 +143,6 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def sealed_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """With the column that the same rows have in a CSV."""
+    """With the column of checksums that the same rows have in a CSV."""
     checksum = MARK + digest(rows.to_csv(index=False, lineterminator="\n"))
     return rows.assign(**{KEY: checksum})

@@ -1,4 +1,4 @@
-"""Rows that become more: what is missing of them is played, block by block, into their file."""
+"""Plays what is missing of an evaluation, block by block, and adds it to the file of rows."""
 
 import time
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def made_by(player: Player, rows: pd.DataFrame) -> pd.Series:
 
 
 def lasting(player: Player, rows: pd.DataFrame) -> pd.Series:
-    """Rows of a player whose episodes would be no longer if they were played now."""
+    """The rows of a player that still hold: no episode would be longer if it were played now."""
     whole = rows[IDENTITY] == player.identity
     enough = rows["length"] >= (player.max_frames or np.inf)
     return made_by(player, rows) & (whole | enough)
@@ -58,7 +58,7 @@ class Task:
 
 
 class Session:
-    """The rows as they become more, their file, and the progress bar."""
+    """An evaluation at work: its rows so far, their file, the progress bar."""
 
     def __init__(
         self,

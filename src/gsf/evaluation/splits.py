@@ -40,13 +40,13 @@ def split_levels(
         return [int(level) for level in training[:n]]
     if split not in SPLITS:
         raise UserError(f"unknown split {split!r}; choose one of {', '.join(SPLITS)}.")
-    # The benchmark's levels too, so that agents of any subset of them meet the same unseen levels.
+    # The benchmark's, too: agents trained on any part of them meet the same unseen levels.
     avoided = tuple(sorted({*suite.training_levels, *map(int, training)}))
     return list(_unlike(name, suite.first_level(split), n, avoided, difficulty))
 
 
 def parse_levels(words: Sequence[str]) -> list[int]:
-    """Of 7 and 1000..1099, which has both ends, all levels once."""
+    """The levels in words such as 7 and 1000..1099 (both ends count), each once."""
     found: list[int] = []
     for word in words:
         match = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", word, re.ASCII)
@@ -61,7 +61,7 @@ def parse_levels(words: Sequence[str]) -> list[int]:
 def _unlike(
     game: str, first: int, n: int, avoided: tuple[int, ...], difficulty: str | None
 ) -> tuple[int, ...]:
-    """n levels from `first` on, without those that play like one of `avoided`."""
+    """The first n levels from `first` on that do not play like one of `avoided`."""
     known = set(_plays(game, avoided, difficulty))
     kept: list[int] = []
     last = first + MOST_TRIED * n
@@ -77,18 +77,18 @@ def _unlike(
 
 @functools.lru_cache(maxsize=64)
 def _plays(game: str, levels: tuple[int, ...], difficulty: str | None) -> tuple[str, ...]:
-    """Of each level: a digest of all that is seen of it under the fixed actions."""
+    """For each level a digest of all that is seen under a fixed list of actions."""
     parts = [levels[at : at + N_ENVS] for at in range(0, len(levels), N_ENVS)]
     return tuple(play for part in parts for play in _play_at_once(game, part, difficulty))
 
 
 def fixed_actions(game: str) -> NDArray[np.int64]:
-    """64 of them, drawn once and for all."""
+    """The fixed list: 64 actions, drawn once and for all."""
     return np.random.default_rng(0).integers(len(facts_of(game).actions), size=64)
 
 
 def _play_at_once(game: str, levels: tuple[int, ...], difficulty: str | None) -> list[str]:
-    """A slot for each level, which begins again where it ends before the last action."""
+    """Plays each level in a slot of its own; one that ends early begins again."""
     env = make_env(game, levels, len(levels), seed=0, difficulty=difficulty, copy=False)
     digests = [xxhash.xxh3_64(obs.data) for obs in env.reset()[0]]
     for action in fixed_actions(game):

@@ -37,5 +37,5 @@ def keep(run: Path, step: int, means: dict[str, float], n_levels: int) -> None:
     ordered = {k: known[k] for k in sorted(known, key=int)}
     try:
         write_json(path, ordered)
-    except OSError as error:  # somebody else's run: the rows say the temperature, too
+    except OSError as error:  # it is somebody else's; the rows have the temperature, too
         console.print(f"[yellow]cannot write {path}: {error.strerror}.[/]", soft_wrap=True)

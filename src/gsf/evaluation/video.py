@@ -26,7 +26,7 @@ from gsf.suites import facts_of, find_game
 from gsf.suites.looks import LookKind
 
 CAPTION_HEIGHT = 24  # above and below: together a multiple of 16, as video codecs like it
-COLOURS = 96  # of each picture of a GIF: half the bytes of 256, and hardly to be seen
+COLOURS = 96  # colours of a GIF: half the bytes of 256, and hardly a difference to see
 GAP = 8  # pixels between agents
 INK, PAPER = "white", (24, 24, 28)
 Frame = NDArray[np.uint8]
@@ -40,7 +40,7 @@ class PlayConfig(Options):
     """One or more: run directories, policies (a file, the directory of a `gsf collect`, or the name
     of a shipped one, such as coinrun), `random`. All of one game."""
     level: Seed | None = None
-    """Its number. Default: the first unseen one (in Procgen 1000000)."""
+    """Number of the level to play. Default: the first unseen one (in Procgen 1000000)."""
     out: Path = Path("play.gif")
     """Video to write: .gif, or .mp4 (pip install 'gsf-rl[video]')."""
     game: str | None = None
@@ -63,7 +63,7 @@ class PlayConfig(Options):
     max_steps: Annotated[Count | None, Group.PICTURE] = None
     """Stop the video after so many steps. Default: when every episode is over."""
     still: Annotated[int, between(0, 10**6)] = 100
-    """An agent is over, too, when what it sees has not changed for so many steps; 0: never."""
+    """Also end an episode when what the agent sees is the same for so many steps; 0: never."""
     every: Annotated[int, between(1, 1000)] = 1
     """Show every n-th step only, for a smaller file."""
     fps: Annotated[int, between(1, 1000)] = 15
@@ -106,7 +106,7 @@ def play(config: PlayConfig) -> Path:
 
 
 def _players(config: PlayConfig) -> list[Player]:
-    """In the order named; who knows no game of its own plays that of the others."""
+    """In the order named. Random play has no game of its own: it plays that of the others."""
     options: dict[str, Any] = {"seed": config.seed, "dataset": config.dataset, "env": config.env}
     options |= {"device": config.device, "level": config.level or 0}
     names, game = dict.fromkeys(config.agents), config.game
@@ -155,7 +155,7 @@ class Episode:
 
 
 class Video:
-    """Episodes side by side; who is over waits for the others."""
+    """Episodes side by side; one that has ended keeps its last picture."""
 
     def __init__(self, players: Sequence[Player], level: int, config: PlayConfig) -> None:
         self.config = config

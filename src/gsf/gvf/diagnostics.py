@@ -25,8 +25,8 @@ from gsf.nets.random_features import random_features
 
 Array = npt.NDArray[Any]
 PROBE_ROWS = 20_000
-WEAK = 0.1  # rank correlation with the logged future, below which it is hardly followed
-PROBE_SEED = 1_000_003  # its features are not those of the `successor` cumulant
+WEAK = 0.1  # the rank correlation below which values hardly follow the logged future
+PROBE_SEED = 1_000_003  # another one than that of the `successor` cumulant's features
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Diagnosis:
     def score(self) -> float:
         """skill x kappa x (1 - |time left|): a label that fails in one of the three is of no use.
 
-        Labels that no seed enters have no kappa; it counts as 1.
+        Labels that are the same for every seed have no kappa, which then counts as 1.
         """
         kappa = 1.0 if self.kappa is None else self.kappa
         beyond_time = 1 - (self.time_left_abs or 0.0)
@@ -121,7 +121,7 @@ def level_correlation(a: Array, b: Array, level: Array) -> float | None:
 
 
 def weakness(fit: Path, manifest: Mapping[str, Any]) -> str | None:
-    """What is to be said of a fit whose values are hardly those of the log, if it is one."""
+    """A warning, if a fit's values hardly follow the logged future."""
     follows = manifest.get("diagnosis", {}).get("follows")
     if follows is None or follows >= WEAK:
         return None
@@ -198,7 +198,7 @@ def _probe(z: Array, label: Array, held_out: Array, n_bins: int) -> tuple[float,
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Rows of `Diagnosis.to_json` with their cumulants, for people."""
+    """Diagnoses as a table to print. rows: of `Diagnosis.to_json`, each with its cumulant."""
     names = {
         "cumulant": "cumulant",
         "n_labels": "labels",

@@ -137,7 +137,9 @@ def _values_against(config: LabelConfig, dataset: Dataset, values: Array) -> Arr
         return None
     other = read_values(config.against, read_manifest(config.against, "gvf"), dataset)
     if other.shape != values.shape:
-        raise UserError(f"{config.against} ranks another number of components; compare like fits.")
+        raise UserError(
+            f"{config.against} has another number of components; compare fits of one cumulant."
+        )
     return other
 
 

@@ -12,7 +12,7 @@ from gsf.data.dataset import Dataset
 
 
 def check_levels(dataset: Dataset, allow_small: bool, n_needed: int = 1) -> None:
-    """Every declared level has `n_needed` transitions, or the user accepts those that have not."""
+    """Every level has at least `n_needed` transitions, or the user allows smaller ones."""
     counts = np.bincount(dataset.level, minlength=dataset.n_levels)
     small = np.flatnonzero(counts < n_needed)
     if not len(small):
@@ -29,7 +29,7 @@ def check_levels(dataset: Dataset, allow_small: bool, n_needed: int = 1) -> None
 
 
 def check_made_from(dataset: Dataset, path: Path, manifest: dict[str, Any]) -> None:
-    """A fit's or labels' rows are those of this very dataset, and whole."""
+    """Refuses a fit or labels that are damaged, or were made from another dataset."""
     check_known_levels(dataset, path, manifest)
     if manifest["inputs"]["dataset"] != dataset.digest:
         raise UserError(

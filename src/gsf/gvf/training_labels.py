@@ -84,11 +84,11 @@ def read_array(path: Path, dtype: Any, n: int) -> Array:
 def batch_labels(values: Any, level: Any, n_bins: int) -> Any:
     """Labels by the quantiles of a minibatch: `quantiles="batch"`.  values [n] or [n,d] -> int64.
 
-    -1 as ever where a level has fewer than two distinct known values, here in the batch.
+    -1 where a level has fewer than two distinct known values in the batch.
     """
-    label = quantile_labels(values, level, n_bins)  # only for its -1
+    label = quantile_labels(values, level, n_bins)  # for its -1 alone; the rest is overwritten
     columns = values.reshape(len(values), -1).T
-    for column, own in zip(columns, label.reshape(len(values), -1).T, strict=True):  # views
+    for column, own in zip(columns, label.reshape(len(values), -1).T, strict=True):
         for i in np.unique(level):
             at = (level == i) & (own >= 0)
             if at.any():

@@ -108,7 +108,7 @@ owns = _registry.owns
 def evaluate(
     cumulant: Cumulant, dataset: Dataset, rows: Array, seed: int = 0, device: str = "cpu"
 ) -> Array:
-    """c of the given rows, float32 [n, d], checked, and centred per level if it says so."""
+    """c of the given rows, float32 [n, d], checked, and centred per level if the cumulant asks."""
     parts = []
     with progress(f"cumulant {cumulant.name}", len(rows), "transitions") as advance:
         for start in range(0, len(rows), CHUNK_ROWS):
