@@ -125,7 +125,7 @@ def _references(source: Source) -> dict[str, Path | None]:
         return {"random": None}
     policy = policy_of(source.recording)
     if policy is None:
-        console.print(f"the policy that played {source} is not at hand: no behaviour row.")
+        console.print(f"the policy that played {source} is not at hand: its returns are left out.")
         return {"random": None}
     return {"random": None, "behaviour": policy}
 

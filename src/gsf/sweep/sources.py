@@ -22,19 +22,19 @@ from gsf.sweep.options import RunConfig
 
 @dataclass(frozen=True)
 class Source:
-    """One of the two; a recording's dataset is made in the source's directory."""
+    """A recording, whose dataset is made in the source's directory, or a dataset."""
 
     name: str  # the recording's game, or the dataset's own name
     recording: str | None = None
     dataset: Path | None = None
-    validation: Path | None = None  # data of other contexts that settings are chosen by
+    validation: Path | None = None  # data of other contexts, to choose settings by
     env: str | None = None  # the user's environment to play in, if no suite has the game
     played: bool = True  # whether agents can be played at all
     held_out: Path | None = None  # data of other contexts to judge agents by
 
     @property
     def folder(self) -> str:
-        """Of its results in --out; a name comes from data and may be anything."""
+        """Name of its directory in --out; its own name comes from data and may hold anything."""
         return re.sub(r"[^\w.-]+", "-", self.name).strip("-.") or "data"
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class Source:
 
 
 def find_sources(config: RunConfig) -> dict[str, Source]:
-    """By name, in the order given; one sentence if one is wrong."""
+    """All sources by name, in the order given, checked."""
     sources = [*_recordings(config), *(_dataset(path, config) for path in config.datasets)]
     found: dict[str, Source] = {}
     folders: dict[str, Source] = {}
@@ -76,7 +76,7 @@ def _dataset(path: Path, config: RunConfig) -> Source:
 
 
 def _validation(path: Path, trained: Mapping[str, Any], config: RunConfig) -> Path | None:
-    """The dataset of --validation that has the same name and shares no context."""
+    """The --validation dataset of the same name, which must share no context with training."""
     found = [(p, f) for p in config.validation if (f := read_facts(p))["name"] == trained["name"]]
     for validation, facts in found:
         if shared := [level for level in facts["levels"] if level in trained["levels"]]:
@@ -87,7 +87,7 @@ def _validation(path: Path, trained: Mapping[str, Any], config: RunConfig) -> Pa
 
 
 def _recordings(config: RunConfig) -> Iterable[Source]:
-    """Those named, else, without datasets, those of shipped policies; of the games asked."""
+    """Those named; else, if no dataset is, the shipped ones. Only those of --games."""
     if config.datasets and not config.recordings:
         return ()
     given = config.recordings or tuple(recorded_policies())
@@ -123,6 +123,6 @@ def _recording(name: str, env: str | None) -> Source:
 
 
 def _all_games() -> tuple[str, ...]:
-    """Those that can be recorded, of all suites that are installed."""
+    """The games of all installed suites that can be recorded, but for those that must be named."""
     suites = [x for x in all_suites() if x.replays_with and not x.named and not x.on_request]
     return tuple(game for suite in suites for game in suite.games)
