@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from gsf.core.errors import UserError, did_you_mean
 from gsf.core.schema import parse_json
 from gsf.data.materialise import MaterialiseConfig
-from gsf.evaluation.evaluate import EvaluateConfig
+from gsf.evaluation.options import EvaluateConfig
 from gsf.gvf.options import FitConfig, LabelConfig
 from gsf.learn.options import TrainConfig
 
