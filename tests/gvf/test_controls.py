@@ -13,6 +13,7 @@ from gsf.gvf.controls import values_of
 from gsf.gvf.fit import FitConfig, fit
 from gsf.gvf.label import LabelConfig, label
 from gsf.gvf.options import LabelConfig as Options
+from gsf.gvf.training_labels import load_labels
 from gsf.suites import grids
 from gsf.sweep.options import RunConfig
 from gsf.sweep.plan import resolve
