@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from gsf.gvf.labels import load_labels
 
 import tiny
 from gsf.behaviour.collect import CollectConfig, collect

@@ -1,4 +1,4 @@
-"""Stage: a user's own episodes (npz, Minari, gen_dgrl) -> datasets that train like Procgen's.
+"""Stage: a user's own episodes (npz, Minari, Parquet) -> datasets that train like Procgen's.
 
 Besides images, discrete actions and rewards GSF needs one thing: which context (site, device,
 level) an episode belongs to. Contexts become levels; whole contexts can be held out for
