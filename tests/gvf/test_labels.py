@@ -100,7 +100,7 @@ def test_labels_of_another_dataset_are_refused(tmp_path):
     write_chain(tmp_path / "more", (1.0, 2.0, 3.0))
     with pytest.raises(UserError, match=r"has 3 levels but .* was fitted on 2"):
         load_labels(config.out, dataset_of(tmp_path, "more"))
-    with pytest.raises(UserError, match="fitted on another dataset"):
+    with pytest.raises(UserError, match="made from another dataset"):
         label(dataclasses.replace(config, out=tmp_path / "x", dataset=tmp_path / "other"))
     with pytest.raises(UserError, match=r"has 3 levels but .* was fitted on 2"):
         label(dataclasses.replace(config, out=tmp_path / "x", dataset=tmp_path / "more"))
