@@ -258,6 +258,11 @@ def test_ratios_are_over_the_median_baseline_run():
     assert list(frame["method"]) == ["bc", "cql", "cql", "cql"]
 
 
+def test_a_tie_is_half_a_win():
+    # 1 against 1 and 3, 2 against 1 and 3: half, no, yes, no
+    assert contrasts._beats(np.array([[1.0, 2.0]]), np.array([[1.0, 3.0]])).tolist() == [1.5 / 4]
+
+
 def test_improvement_by_hand():
     rows = table_rows({("a", "cql"): [[1.0], [2.0]], ("a", "bc"): [[2.0], [3.0]]})
     row = only(contrasts.improvement(stats.bootstrap(scores(rows))))
