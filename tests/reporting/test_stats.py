@@ -258,6 +258,12 @@ def test_ratios_are_over_the_median_baseline_run():
     assert list(frame["method"]) == ["bc", "cql", "cql", "cql"]
 
 
+def test_profiles_count_runs_above_the_threshold():
+    two = scores(table_rows({("mine", "cql"): [[1.0], [2.0]]}))
+    frame = stats.profiles(stats.bootstrap(two, n=50), np.array([1.0]))
+    assert only(frame, threshold=1.0)["value"] == 0.5
+
+
 def test_a_tie_is_half_a_win():
     # 1 against 1 and 3, 2 against 1 and 3: half, no, yes, no
     assert contrasts._beats(np.array([[1.0, 2.0]]), np.array([[1.0, 3.0]])).tolist() == [1.5 / 4]
