@@ -70,7 +70,7 @@ def test_a_preset_sets_the_defaults_that_help_shows(gsf):
         (("run", "--preset", "big"), "unknown preset 'big'; choose one of smoke, laptop"),
         (("run", "--preset", "labtop"), "did you mean laptop?"),
         (("run", "--preset"), "--preset needs a value"),
-        (("bench", "cost", "--preset", "study"), "gsf bench cost has no presets"),
+        (("bench", "cost", "--preset", "study"), "gsf bench cost takes no --preset"),
         (("run", "--preset", "paper"), "bigfish has 500,032 transitions, not the 5,000,000"),
         (("collect", "--game", "coinrun", "--seed", "-1"), "--seed must be between 0 and"),
     ]:
@@ -189,9 +189,12 @@ def test_bad_datasets_get_one_sentence(gsf, play, tmp_path):
         (("similar", "coinrum"), "no recording at coinrum; did you mean coinrun"),
         (("evaluate", "random", "--modes", "samplet"), "sampled"),
         (("run", "--methods", "magic"), "unknown method 'magic'"),
-        (("run", "--set", "train.size=3"), "train has no option size"),
-        (("run", "--set", "train.encoder=natur"), "unknown encoder 'natur'; did you mean nature?"),
-        (("run", "--set", "fit.encoder=natur"), "unknown encoder 'natur'; did you mean nature?"),
+        (("run", "--train.size", "3"), "unknown option --train.size; "),
+        (("run", "--train.grad-step", "3"), "did you mean --train.grad-steps?"),
+        (("run", "--train.seed", "3"), "gsf run itself decides seed"),
+        (("run", "--iql.beta", "3"), "none of the methods of this run uses iql"),
+        (("run", "--train.encoder", "natur"), "unknown encoder 'natur'; did you mean nature?"),
+        (("run", "--fit.encoder", "natur"), "unknown encoder 'natur'; did you mean nature?"),
         (("run", "--games", "pong"), "unknown game 'pong'"),
     ],
 )
@@ -205,7 +208,7 @@ def test_bad_requests_get_one_sentence(gsf, argv, message):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("materialise", "a", "--out", "b", "--speed", "3"), "unknown option --speed; `gsf mat"),
+        (("materialise", "a", "--out", "b", "--xyz", "3"), "unknown option --xyz; `gsf mat"),
         (("train", "a", "--out", "b", "--grad-step", "3"), "did you mean --grad-steps?"),
         (("train", "a", "--out", "b", "--method", "curl", "--curl.ta=3"), "mean --curl.tau?"),
         (("train", "a", "--out", "b", "--cql.alpah=3"), "--method cql --help` lists those of cql"),

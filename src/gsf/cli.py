@@ -7,6 +7,7 @@ user's file.
 
 import importlib
 import importlib.util
+import json
 import os
 import sys
 import traceback
@@ -18,7 +19,7 @@ from typing import Any
 from rich.markup import escape
 
 from gsf.core import registry
-from gsf.core.command_line import parse, take_option
+from gsf.core.command_line import as_file, parse, take_option
 from gsf.core.cores import be_a_good_neighbour
 from gsf.core.errors import (
     FoundWrongError,
@@ -183,7 +184,12 @@ def _dispatch(argv: list[str]) -> int:
         registry.allow([Path(code)])
         rest, code = take_option(rest, "--code", "a Python file")
     verb = VERBS[name]
-    config = parse(name, config_of(verb), rest)
+    shown = "--show-config" in rest
+    config = parse(name, config_of(verb), [x for x in rest if x != "--show-config"])
+    if shown:
+        whole = getattr(importlib.import_module(f"gsf.{verb.module}"), "resolved", None)
+        print(json.dumps(as_file(whole(config) if whole else config), indent=2))
+        return 0
     out = getattr(config, "out", None)
     if out is not None and not (out / MANIFEST).is_file():  # what is there may be done already
         check_place(out)

@@ -13,6 +13,7 @@ import gsf.behaviour.record
 import gsf.core.loop
 import gsf.data.recording
 import gsf.data.replay
+from given import given
 from gsf.behaviour.collect import CollectConfig, collect
 from gsf.cli import main
 from gsf.core import registry
@@ -67,7 +68,9 @@ def test_a_sweep_takes_it_with_its_environment(recorded, tmp_path):
     with pytest.raises(UserError, match=r"is play in .*walks.py:make; name it with --env"):
         resolve(RunConfig(recordings=(str(recorded),)))
     config = RunConfig(
-        recordings=(str(recorded),), env=f"{WALKS}:make", set=("materialise.transitions=800",)
+        recordings=(str(recorded),),
+        env=f"{WALKS}:make",
+        options=given("materialise.transitions=800"),
     )
     plan = resolve(config)
     assert plan.sources["walks"].env == f"{WALKS}:make"

@@ -1,5 +1,6 @@
 """A command line into options: the groups of help, and what tyro says of what it cannot read."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,9 +11,11 @@ import pytest
 import tyro
 
 from gsf import cli
-from gsf.core.command_line import parse
+from gsf.core.command_line import as_file, parse
 from gsf.core.errors import UserError
 from gsf.core.options import Count, Group, Options, docs_of, hints_of
+from gsf.learn.options import TrainConfig
+from gsf.sweep.options import RunConfig
 
 MOST = 15  # options under a heading
 
@@ -42,7 +45,7 @@ def test_every_option_stands_under_one_heading_among_few_and_explains_itself(sho
     config = cli.config_of(cli.VERBS[verb])
     groups = shown(verb, config)
     names = [x.lstrip("-").replace("-", "_").lower() for group in groups.values() for x in group]
-    assert sorted(names) == sorted({*hints_of(config)} - {"parts"})
+    assert sorted(names) == sorted({*hints_of(config)} - {"parts", "options"})
     assert max(map(len, groups.values())) <= MOST
     headings = [f"{group.value} options" for group in Group]
     titled = [x for x in groups if x not in ("positional arguments", "options")]
@@ -110,3 +113,97 @@ def test_of_an_owner_only_what_is_given_is_taken():
         assert read == replace(plain, parts={"a_part": options})
     with pytest.raises(UserError, match=r"unknown option --a-part.alhpa; did you mean --a-part.al"):
         parse("small", Config, [*words, "--a-part.alhpa", "3"])
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Options as a JSON file; returns the words that name it."""
+
+    def write(options):
+        path = tmp_path / "options.json"
+        path.write_text(options if isinstance(options, str) else json.dumps(options))
+        return ["--config", str(path)]
+
+    return write
+
+
+def test_a_file_sets_options_which_the_command_line_overrules(file):
+    words = file({"preset": "smoke", "out": "a", "grad_steps": 7, "cql": {"alpha": 2.0}})
+    config = parse("train", TrainConfig, ["data", "--grad-steps", "9", "--cql.no-double", *words])
+    assert (config.out, config.grad_steps, config.batch) == (Path("a"), 9, 32)
+    assert config.parts == {"cql": {"alpha": 2.0, "double": False}}
+    assert parse("train", TrainConfig, ["data", *words, "--preset", "paper"]).batch == 1024
+
+
+def test_what_is_printed_can_be_given_back(file):
+    words = ["data", "--out", "a", "--method", "gsf-reward", "--gsf.tau", "0.2", "--on", "bc"]
+    config = parse("train", TrainConfig, words).resolved()
+    printed = json.loads(json.dumps(as_file(config)))
+    assert (printed["method"], printed["gsf"]["tau"], printed["bc"]) == ("gsf-reward", 0.2, {})
+    assert parse("train", TrainConfig, file(printed)).resolved() == config
+
+
+def test_options_of_a_sweep_have_their_owners_name(file):
+    words = ["--methods", "bc", "gsf-reward", "--train.grad-steps", "9", "--gsf.tau=0.2"]
+    words += ["--evaluate.modes", "greedy", "sampled", "--fit.no-diagnose"]
+    config = parse("run", RunConfig, words)
+    assert config.options == {
+        "train.grad_steps": 9,
+        "gsf.tau": 0.2,
+        "evaluate.modes": ["greedy", "sampled"],
+        "fit.diagnose": False,
+    }
+    nested = {"methods": ["bc", "gsf-reward"], "train": {"grad_steps": 9, "lr": 0.1}}
+    given = parse("run", RunConfig, [*file(nested), "--train.lr", "1e-3"])
+    assert given.methods == ("bc", "gsf-reward")
+    assert given.options == {"train.grad_steps": 9, "train.lr": 0.001}
+
+
+def test_a_sweep_that_is_printed_can_be_given_back(file):
+    words = [
+        "--preset",
+        "smoke",
+        "--methods",
+        "bc",
+        "gsf-reward+label.n_bins=3",
+        "--cql.alpha",
+        "2",
+    ]
+    config = parse("run", RunConfig, words).resolved()
+    printed = as_file(config)
+    assert (printed["train"]["grad_steps"], printed["cql"]["alpha"]) == (20, 2.0)
+    assert not {"seed", "dataset", "out"} & printed["train"].keys()
+    assert parse("run", RunConfig, file(printed)).resolved() == config
+    tuned = as_file(parse("run", RunConfig, [*words, "--tune", "9"]).resolved())
+    assert ("train" in tuned, tuned["cql"], "fit" in tuned) == (False, {"alpha": 2.0}, True)
+
+
+@pytest.mark.parametrize(
+    ("verb", "config", "options", "message"),
+    [
+        (
+            "train",
+            TrainConfig,
+            {"grad_step": 3},
+            "unknown option 'grad_step'; did you mean grad_",
+        ),
+        ("train", TrainConfig, {"gsf": {"tau": 3}}, "method cql has no gsf to take options"),
+        ("train", TrainConfig, {"cql": {"alpah": 3}}, "unknown option cql.'alpah'"),
+        ("train", TrainConfig, {"grad_steps": "3"}, "grad_steps' must be <class 'int'>, got '3'"),
+        ("train", TrainConfig, {"lr": -1}, "--lr must be above 0"),
+        ("run", RunConfig, {"sedes": 3}, "unknown option 'sedes'; did you mean seeds?"),
+        ("run", RunConfig, {"trian": {"lr": 3}}, "did you mean train?"),
+        ("run", RunConfig, {"train": {"lrr": 3}}, "train has no option lrr; did you mean lr?"),
+        ("run", RunConfig, {"train": {"seed": 3}}, "gsf run itself decides seed"),
+        ("run", RunConfig, "{", "is not JSON"),
+        ("run", RunConfig, "[]", "is not a JSON object of options"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named(file, verb, config, options, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        parse(verb, config, [*(["a", "--out", "b"] * (verb == "train")), *file(options)]).resolved()
+
+
+def test_a_verb_without_presets_takes_no_file(file):
+    with pytest.raises(UserError, match="gsf data list takes no --config"):
+        parse("data list", Options, file({}))

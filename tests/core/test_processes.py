@@ -46,6 +46,6 @@ def test_nor_do_the_workers_of_a_sweep_whose_code_of_ones_own_runs(mined):
     (mined / "mine.py").write_text(BASE)
     command = [GSF, "run", "--datasets", "data", "--out", "out"]
     command += ["--methods", "mine.py:Imitate", "--seeds", "2", "--workers", "2", "--no-report"]
-    command += ["--set", "train.grad_steps=1", "train.batch=4", "train.encoder=impala_small"]
+    command += ["--train.grad-steps", "1", "--train.batch", "4", "--train.encoder", "impala_small"]
     subprocess.run(command, cwd=mined, check=True, capture_output=True)
     assert len(list(mined.glob("out/*/imitate/seed*/DONE"))) == 2

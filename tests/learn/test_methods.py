@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import tiny
+from given import given
 from gsf import cli
 from gsf.core.code import is_code
 from gsf.core.errors import UserError
@@ -258,7 +259,7 @@ def test_the_sweep_and_the_report_find_it(new_loss: Path, tmp_path: Path) -> Non
             preset="smoke",
             methods=("cql", "pull"),
             recordings=(str(tmp_path / "play.gsfrec"),),
-            set=(*small, *few),
+            options=given(*small, *few),
             report=False,
             workers=1,  # others would not see the folder
         )

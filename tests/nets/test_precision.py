@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import torch
 
+from given import given
 from gsf.behaviour.collect import CollectConfig, collect
 from gsf.core.errors import UserError
 from gsf.core.sealed import load_checkpoint
@@ -69,7 +70,7 @@ def test_nothing_is_tried_where_nothing_is_trained(tmp_path, trial):
 
 def test_a_sweep_needs_one_for_all_its_runs(tmp_path):
     with pytest.raises(UserError, match=r"train\.precision=auto: each run would choose by itself"):
-        RunConfig(tmp_path, "smoke", set=("train.precision=auto",)).stage(
+        RunConfig(tmp_path, "smoke", options=given("train.precision=auto")).stage(
             "train", dataset=tmp_path, out=tmp_path
         )
 

@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from given import given
 from gsf.cli import main
 from gsf.core.errors import UserError
 from gsf.data.materialise import MaterialiseConfig, materialise
@@ -23,7 +24,9 @@ def home(tmp_path_factory):
             preset="smoke",
             methods=("bc", "gsf-reward"),
             recordings=(str(home / "seen.gsfrec"),),
-            set=("train.grad_steps=2", 'evaluate.splits=["seen"]', "materialise.transitions=3200"),
+            options=given(
+                "train.grad_steps=2", 'evaluate.splits=["seen"]', "materialise.transitions=3200"
+            ),
             report=False,
         )
     )

@@ -13,6 +13,7 @@ import pytest
 
 import mines
 import ray_nodes
+from given import given, on_command_line
 from gsf.core.errors import UserError
 from gsf.sweep import cluster as on_cluster
 from gsf.sweep.cluster import Queue, connected
@@ -107,7 +108,7 @@ def sweep_options(home: Path) -> RunConfig:
             f"{home}/mine.py:Broken",
         ),
         recordings=(str(home / "play.gsfrec"),),
-        set=(
+        options=given(
             "materialise.transitions=3000",
             "train.grad_steps=30",
             "train.batch=8",
@@ -131,7 +132,7 @@ def test_a_sweep_outlives_its_driver_and_a_node_and_ends_as_on_one_machine(clust
     config = sweep_options(home)
     command = ["--preset", "smoke", "--out", "out", "--games", "starpilot"]
     command += ["--methods", *config.methods, "--recordings", *config.recordings]
-    command += ["--set", *config.set, "--no-report"]
+    command += [*on_command_line(config.options), "--no-report"]
 
     first = cluster.driver(*command)
     _wait_for(out, "*/*/seed0/checkpoint.pt", 1, first)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from given import given
 from gsf.core.errors import UserError
 from gsf.sweep.merge import merge
 from gsf.sweep.run import RunConfig, run
@@ -20,7 +21,7 @@ def sweep(tmp_path_factory):
         preset="smoke",
         methods=("bc", "gsf-reward", "curl"),
         recordings=(save_short_episodes(home),),
-        set=(
+        options=given(
             "train.grad_steps=2",
             "train.batch=16",
             "evaluate.n_seen=2",
@@ -94,7 +95,10 @@ def test_a_run_that_is_whole_replaces_one_in_the_making_and_others_are_refused(s
     assert rows(out) == rows(home / "part1")
     assert (out / "starpilot/bc/seed0/DONE").is_file()
     other = replace(
-        whole, out=tmp_path / "other", methods=("bc",), set=(*whole.set, "train.lr=1e-4")
+        whole,
+        out=tmp_path / "other",
+        methods=("bc",),
+        options=whole.options | given("train.lr=1e-4"),
     )
     run(other)
     with pytest.raises(UserError, match="are not of one sweep: their options differ"):

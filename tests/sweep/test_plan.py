@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from given import given
 from gsf.core.errors import UserError
 from gsf.suites.procgen import GAMES
 from gsf.sweep import sources
@@ -12,7 +13,12 @@ from gsf.sweep.run import RunConfig, run
 
 def test_jobs_are_games_by_methods_by_seeds(tmp_path):
     config = RunConfig(
-        tmp_path, "smoke", ("coinrun", "jumper"), ("bc", "gsf-reward"), seeds=2, set=("train.lr=1",)
+        tmp_path,
+        "smoke",
+        ("coinrun", "jumper"),
+        ("bc", "gsf-reward"),
+        seeds=2,
+        options=given("train.lr=1"),
     )
     found = resolve(config)
     assert {name: x.recording for name, x in found.sources.items()} == {
@@ -33,7 +39,7 @@ def test_jobs_are_games_by_methods_by_seeds(tmp_path):
     assert jobs[1].labelling.fitting.config.out == tmp_path / "coinrun/gvf-reward-mc"
     tuned = jobs[2].config.stage("train", dataset=tmp_path, out=tmp_path)
     assert (tuned.lr, tuned.batch) == (1, 3)  # what the user says overrules what tuning found
-    assert jobs[0].config.set == ("train.lr=1",)
+    assert jobs[0].config.options == {"train.lr": 1}
 
 
 def test_seeds_of_an_earlier_comparison_are_not_run_again(tmp_path):
@@ -51,7 +57,7 @@ def test_all_games_are_those_that_can_be_recorded(monkeypatch):
 
 def test_a_recording_that_is_too_short_is_named_at_once():
     with pytest.raises(UserError, match=r"coinrun has 500,032 transitions, not the 500,033 asked"):
-        resolve(RunConfig(games=("coinrun",), set=("materialise.transitions=500033",)))
+        resolve(RunConfig(games=("coinrun",), options=given("materialise.transitions=500033")))
 
 
 @pytest.mark.parametrize(
@@ -61,17 +67,17 @@ def test_a_recording_that_is_too_short_is_named_at_once():
         ({"seeds": 2, "first_seed": 999}, "go past seed 999, the last one"),
         ({"methods": ("magic",)}, "unknown method 'magic'"),
         ({"recordings": ("gone.gsfrec",)}, "no recording at gone.gsfrec"),
-        ({"set": ("train.encoder=magic",)}, "magic"),
-        ({"set": ("fit.estimator=magic",)}, "magic"),
-        ({"set": ("label.n_bins=many",)}, "many"),
-        ({"set": ("magic.tau=1",)}, "magic"),
-        ({"set": ("trian.lr=1",)}, "did you mean train?"),
-        ({"set": ("train.lrr=1",)}, "train has no option lrr; did you mean lr?"),
-        ({"set": ("train.lr=1e30",)}, "--lr must be above 0 and at most 10, got 1e"),
-        ({"set": ("fit.gamma=NaN",)}, "--gamma must be between 0 and 1, got nan"),
-        ({"set": ("cql.alpha=-1",)}, "--cql.alpha must be between 0"),
-        ({"set": ("iql.beta=1",)}, "none of the methods of this run uses iql"),
-        ({"set": ("train.device=cuda",)}, "there is no CUDA device here"),
+        ({"options": given("train.encoder=magic")}, "magic"),
+        ({"options": given("fit.estimator=magic")}, "magic"),
+        ({"options": given("label.n_bins=many")}, "many"),
+        ({"options": given("magic.tau=1")}, "magic"),
+        ({"options": given("trian.lr=1")}, "did you mean train?"),
+        ({"options": given("train.lrr=1")}, "train has no option lrr; did you mean lr?"),
+        ({"options": given("train.lr=1e30")}, "--lr must be above 0 and at most 10, got 1e"),
+        ({"options": given("fit.gamma=NaN")}, "--gamma must be between 0 and 1, got nan"),
+        ({"options": given("cql.alpha=-1")}, "--cql.alpha must be between 0"),
+        ({"options": given("iql.beta=1")}, "none of the methods of this run uses iql"),
+        ({"options": given("train.device=cuda")}, "there is no CUDA device here"),
         ({"methods": ()}, "--methods needs at least one value"),
     ],
 )
@@ -87,4 +93,4 @@ def test_wrong_names_are_refused_before_anything_is_computed(
 @pytest.mark.parametrize("word", ["train.seed=0", "train.out=x", "train.method=bc", "fit.seed=1"])
 def test_what_the_sweep_decides_cannot_be_set(word: str):
     with pytest.raises(UserError, match="gsf run itself decides"):
-        RunConfig(set=(word,))
+        RunConfig(options=given(word))

@@ -5,6 +5,7 @@ import json
 import pandas as pd
 import pytest
 
+from given import given
 from gsf.core.errors import UserError
 from gsf.learn.methods import all_methods
 from gsf.nets.acting import TEMPERATURES, mode_at
@@ -33,7 +34,7 @@ def swept(tmp_path_factory):
         preset="smoke",
         methods=("all",),
         recordings=(save_short_episodes(home),),
-        set=(*SMALL, "materialise.transitions=3000"),
+        options=given(*SMALL, "materialise.transitions=3000"),
         report=False,
     )
     return config, run(config)
@@ -95,7 +96,7 @@ def test_code_of_ones_own_is_swept_like_any_other(swept, tmp_path, monkeypatch, 
         preset="smoke",
         methods=("bc", "mine.py:Imitate", "mine.py:Pull", "gsf-mine.py:danger"),
         recordings=config.recordings,
-        set=(
+        options=given(
             *SMALL,
             "materialise.transitions=3000",
             "train.on=mine.py:Imitate",
@@ -121,9 +122,9 @@ def test_code_of_ones_own_is_swept_like_any_other(swept, tmp_path, monkeypatch, 
     assert manifest["config"]["parts"]["gsf"]["tau"] == 0.25
     assert (tmp_path / "out/starpilot/labels-danger-mc").is_dir()
     with pytest.raises(UserError, match="pull has no option strength; there are weight, power"):
-        RunConfig(methods=own.methods, set=("pull.strength=1",))
+        RunConfig(methods=own.methods, options=given("pull.strength=1"))
     with pytest.raises(UserError, match=r"choose an owner among .*train.*cql.*gsf"):
-        RunConfig(set=("pull.power=1",))
+        RunConfig(options=given("pull.power=1"))
 
 
 def test_a_failed_run_is_named_and_the_others_go_on(swept, tmp_path, capsys):
@@ -133,7 +134,7 @@ def test_a_failed_run_is_named_and_the_others_go_on(swept, tmp_path, capsys):
         preset="smoke",
         methods=("gsf-reward", "bc"),
         recordings=config.recordings,
-        set=(
+        options=given(
             *SMALL,
             "materialise.transitions=3000",
             "label.n_bins=1000",
@@ -163,7 +164,7 @@ def test_tuning_in_two_processes_reports_other_seeds_with_the_chosen_setting(
         preset="smoke",
         methods=("bc", "gsf-successor"),  # whose labels differ by seed: four trials want the same
         recordings=config.recordings,
-        set=(
+        options=given(
             *small,
             "materialise.transitions=3000",
             "evaluate.n_validation=2",
@@ -177,7 +178,7 @@ def test_tuning_in_two_processes_reports_other_seeds_with_the_chosen_setting(
     run(tuned)
     trials = pd.read_csv(tmp_path / "tuning/trials.csv")
     assert trials.groupby("method")["trial"].count().to_dict() == {"bc": 1, "gsf-successor": 4}
-    assert trials["setting"].fillna("").tolist()[0] == ""  # --set has decided it
+    assert trials["setting"].fillna("").tolist()[0] == ""  # it was given
     assert trials.groupby("method")["chosen"].sum().tolist() == [1, 1]
     trial = pd.read_csv(tmp_path / "tuning/starpilot/gsf-successor/trial2/returns.csv")
     assert set(trial["split"]) == {"validation"}
@@ -202,7 +203,7 @@ def test_two_recordings_of_one_game_and_tuning_a_released_setting_are_refused(sw
     with pytest.raises(UserError, match=r"are both of starpilot; .*gsf data join"):
         run(RunConfig(out=tmp_path, recordings=config.recordings * 2))
     with pytest.raises(UserError, match=r"would undo train\.released"):
-        run(RunConfig(out=tmp_path, preset="smoke", tune=1, set=("train.released=true",)))
+        run(RunConfig(out=tmp_path, preset="smoke", tune=1, options=given("train.released=true")))
 
 
 def test_a_negative_number_of_workers_or_steps_is_refused():
@@ -220,7 +221,7 @@ def test_tuning_without_validation_levels_is_refused_before_anything_is_trained(
                 preset="laptop",
                 recordings=config.recordings,
                 tune=1,
-                set=("materialise.transitions=3000", "evaluate.n_validation=0"),
+                options=given("materialise.transitions=3000", "evaluate.n_validation=0"),
             )
         )
     assert not list(tmp_path.iterdir())

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from episodes import write_episodes
+from given import given
 from gsf.core.errors import UserError
 from gsf.evaluation.rows import read_table
 from gsf.reporting.report import ReportConfig, report
@@ -32,7 +33,7 @@ def test_datasets_are_swept_in_an_environment_of_ones_own(dataset, tmp_path, cap
         methods=("bc", "gsf-reward"),
         datasets=(dataset.path,),
         env=f"{WALKS}:make",
-        set=(*SMALL, *LEVELS),
+        options=given(*SMALL, *LEVELS),
         workers=1,
         report=False,
     )
@@ -58,7 +59,7 @@ def test_tuning_is_judged_by_validation_levels_of_the_environment(dataset, tmp_p
         methods=("bc",),
         datasets=(dataset.path,),
         env=f"{WALKS}:make",
-        set=(*SMALL, *LEVELS, "evaluate.n_validation=2"),
+        options=given(*SMALL, *LEVELS, "evaluate.n_validation=2"),
         tune=1,
         workers=1,
         report=False,
@@ -83,7 +84,7 @@ def test_without_an_environment_training_metrics_are_shown_and_what_to_do(
             "smoke",
             methods=("bc",),
             datasets=(dataset.path,),
-            set=SMALL,
+            options=given(*SMALL),
             workers=1,
             report=False,
         )
@@ -105,7 +106,7 @@ def test_tuning_without_an_environment_is_judged_by_the_likelihood_of_other_cont
         "smoke",
         methods=("bc",),
         datasets=(tmp_path / "data",),
-        set=(*SMALL, "train.batch=4"),
+        options=given(*SMALL, "train.batch=4"),
         tune=1,
         workers=1,
         report=False,

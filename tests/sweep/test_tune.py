@@ -1,6 +1,7 @@
 import pandas as pd
 import pytest
 
+from given import given
 from gsf.learn import bases, methods
 from gsf.learn.learner import AgentConfig
 from gsf.sweep.run import RunConfig
@@ -34,7 +35,7 @@ def test_every_method_has_four_different_trials_and_the_first_is_the_default(bas
 def _decisive(config: AgentConfig, trial: tuple[str, ...]) -> tuple[object, ...]:
     """What the trial comes to, without options that have no part in it."""
     on = f"train.on={config.on or config.method}"
-    run = RunConfig(methods=(config.method,), set=(on, *trial))
+    run = RunConfig(methods=(config.method,), options=given(on, *trial))
     [method] = run.find_methods()
     resolved = run.stage("train", method, dataset=".", out=".").resolved()
     joint, aux = config.update == "joint", method.method.losses

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from given import given
 from gsf import cli
 from gsf.core.errors import UserError
 from gsf.core.variants import split_variant
@@ -117,7 +118,7 @@ def test_labels_of_several_kinds_wait_for_the_fit_they_share(tmp_path, monkeypat
 
 
 def test_settings_overrule_each_other_in_order():
-    config = RunConfig(methods=("curl+train.on=iql+train.lr=0.5",), set=("train.lr=0.25",))
+    config = RunConfig(methods=("curl+train.on=iql+train.lr=0.5",), options=given("train.lr=0.25"))
     plan = resolve(replace(config, games=("coinrun",)))
     [variant] = plan.methods
     assert variant.method.base.name == "iql"
@@ -138,7 +139,9 @@ def test_variants_are_run_like_methods(tmp_path):
     out = tmp_path / "out"
     recordings = (save_short_episodes(tmp_path),)
     one = {"workers": 1, "report": False}  # how variants are shown: test_report.py, on rows alone
-    config = RunConfig(out, "smoke", methods=methods, recordings=recordings, set=TINY, **one)
+    config = RunConfig(
+        out, "smoke", methods=methods, recordings=recordings, options=given(*TINY), **one
+    )
     run(config)
     home = out / "starpilot"
     assert {x.name for x in home.glob("labels-*")} == {

@@ -164,7 +164,7 @@ def cases() -> Iterator[Case]:
         yield from _own_options(method)
     for word in SETTINGS:
         option = word.partition("=")[0].rpartition(".")[2]
-        yield Case("run", ("--set", word), option.replace("_", "-"))
+        yield Case("run", (f"--{word}",), option.replace("_", "-"))
     for wrong in (
         "",
         "nosuchverb",

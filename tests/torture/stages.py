@@ -17,6 +17,7 @@ import gsf.core.stage
 import gsf.data.recording
 import gsf.data.replay
 import gsf.learn.train
+from given import given
 from gsf.behaviour.collect import CollectConfig, collect
 from gsf.core import drawing
 from gsf.core.files import atomic_directory, clear_locks, write_atomic
@@ -160,7 +161,7 @@ def _sweep(made: Path, out: Path) -> None:
     ]
     methods, recordings = ("gsf-reward",), (str(made / "record" / f"{GAME}.gsfrec"),)
     config = RunConfig(out / "sweep", "smoke", methods=methods, recordings=recordings)
-    run(dataclasses.replace(config, set=tuple(words), report=False))
+    run(dataclasses.replace(config, options=given(*words), report=False))
 
 
 def _data(made: Path) -> Path:

@@ -6,34 +6,42 @@ import itertools
 from collections.abc import Mapping
 from copy import copy
 from functools import partial
-from typing import Annotated, Any, NoReturn
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, get_type_hints
 
 import tyro
 
 from gsf.core import refusals
 from gsf.core.errors import UserError, did_you_mean
-from gsf.core.options import Group, docs_of, groups_of, hints_of, range_of
+from gsf.core.options import Group, docs_of, groups_of, hints_of, range_of, to_json, typed
 from gsf.core.presets import PRESETS, preset_values
+from gsf.core.schema import parse_json
 
 _GROUP, _OWNER = "group_", "owner_"  # names of such fields begin so
 GENEROUS = 10**5  # whoever comes to such an end knows: help leaves it out
 
 
 def parse(verb: str, config: Any, argv: list[str]) -> Any:
-    """The options of a verb; --preset comes first because it sets their defaults."""
+    """The options of a verb; --preset and --config come first because they set defaults."""
     _refuse_empty(argv)
     argv, preset = take_option(argv, "--preset", f"one of {', '.join(PRESETS)}")
-    if preset and not any(verb in verbs for verbs in PRESETS.values()):
-        raise UserError(f"gsf {verb} has no presets; leave --preset out.")
-    given = _words(argv)
+    argv, path = take_option(argv, "--config", "a JSON file, as --show-config prints it")
+    having = [known for known, verbs in PRESETS.items() if verb in verbs]
+    for option in [x for x, given in (("--preset", preset), ("--config", path)) if given]:
+        if not having:
+            raise UserError(f"gsf {verb} takes no {option}; leave it out.")
+    chosen, of_owners, in_file = _read(verb, Path(path), config) if path else ({}, {}, {})
+    given = in_file | _words(argv)
+    chosen = preset_values(verb, preset or chosen.pop("preset", None)) | chosen
     owners = config.owners(given) if hasattr(config, "owners") else {}
     about = inspect.cleandoc(config.__doc__ or "")
-    having = [known for known, verbs in PRESETS.items() if verb in verbs]
     if having:
         about += f"\n\n--preset {{{','.join(having)}}} replaces the defaults shown below"
         about += f" (shown: {preset})." if preset else "."
+        about += " --config FILE has options as JSON, which those of the command line overrule;"
+        about += " --show-config prints all that would be done in this form, and does nothing."
     asked = "help" in given
-    shown = _shown(config, preset_values(verb, preset), owners, explained=asked)
+    shown = _shown(config, chosen, owners, explained=asked)
 
     def refuse(sentence: str) -> NoReturn:
         raise UserError(_unknown(verb, argv, config, owners) or sentence)
@@ -46,8 +54,55 @@ def parse(verb: str, config: Any, argv: list[str]) -> Any:
             args=argv,
             config=(tyro.conf.PositionalMetavarFromFieldName, *[tyro.conf.DisallowNone] * asked),
         )
-    values, of_owners = _taken(read, owners, given)
-    return config(**values, **(config.owned(of_owners) if of_owners else {}))
+    values, those = _taken(read, owners, _words(argv))
+    merged = {x: of_owners.get(x, {}) | those.get(x, {}) for x in (*of_owners, *those)}
+    return config(**values, **(config.owned(merged) if merged else {}))
+
+
+def _read(
+    verb: str, path: Path, config: Any
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]], dict[str, tuple[str, ...]]]:
+    """A file of options: those of a config, those of owners, and all as words of a command line."""
+    if not path.is_file():
+        raise UserError(f"there is no file {path} to take options from.")
+    try:
+        found = parse_json(path.read_bytes())
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON ({error}).") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{path} is not a JSON object of options.")
+    plain = get_type_hints(config)
+    hints = {x: plain[x] for x, hint in hints_of(config).items() if not _is_suppressed(hint)}
+    values, of_owners = dict[str, Any](), dict[str, dict[str, Any]]()
+    words = dict[str, tuple[str, ...]]()
+    for name, value in found.items():
+        if isinstance(value, dict) and hasattr(config, "owners") and name not in hints:
+            of_owners[name] = value
+            words |= {f"{name}.{x}": _as_words(inner) for x, inner in value.items()}
+        elif name in hints or name == "preset":
+            values[name] = typed(hints.get(name, str), value, f"{path}: {name}")
+            words[name] = _as_words(value)
+        else:
+            more = did_you_mean(name, hints) or f"`gsf {verb} --help` explains all options."
+            raise UserError(f"{path}: unknown option {name!r}; {more.strip()}")
+    return values, of_owners, words
+
+
+def _as_words(value: Any) -> tuple[str, ...]:
+    return () if value is None else tuple(map(str, value if isinstance(value, list) else [value]))
+
+
+def as_file(config: Any) -> dict[str, Any]:
+    """What --config takes and --show-config prints."""
+    values: dict[str, Any] = to_json(config)
+    for name, hint in hints_of(config.__class__).items():
+        for key, value in values.pop(name).items() if _is_suppressed(hint) else ():
+            owner, option, inner = key.partition(".")
+            if option:
+                values.setdefault(owner, {})[inner] = value
+            else:
+                values[owner] = value
+    return values
 
 
 def _refuse_empty(argv: list[str]) -> None:
@@ -100,7 +155,7 @@ def _shown(
     groups, fields = groups_of(config), _fields(config, chosen, explained)
     root = [x for x in fields if groups[x[0]] is None]
     for number, (owner, kind) in enumerate(owners.items()):
-        own: Any = _made(_fields(kind, {}, explained))
+        own: Any = _made(_fields(kind, {}, explained, owned=True))
         titled: Any = Annotated[own, tyro.conf.arg(name=owner, help="")]
         root.append((f"{_OWNER}{number}", titled, dataclasses.field()))
     for group in Group:
@@ -111,16 +166,26 @@ def _shown(
     return _made(root)
 
 
-def _fields(config: Any, chosen: Mapping[str, Any], explained: bool) -> list[Any]:
+def _fields(
+    config: Any, chosen: Mapping[str, Any], explained: bool, owned: bool = False
+) -> list[Any]:
     """The fields of such a dataclass, with the chosen values as defaults."""
-    docs, fields = docs_of(config) if explained else {}, []
+    docs, fields = docs_of(config) if explained else {}, list[Any]()
     for field in dataclasses.fields(config):
         name, hint = field.name, hints_of(config)[field.name]
-        if not _is_suppressed(hint):
+        if _is_suppressed(hint):
+            continue
+        if owned and _is_needed(field):  # given by whoever names the owner, who refuses it
+            fields.append((name, str | None, dataclasses.field(default=None)))
+        else:
             value = partial(chosen.get, name)
             made = dataclasses.field(default_factory=value) if name in chosen else copy(field)
             fields.append((name, Annotated[hint, _explained(field, hint, docs.get(name))], made))
     return fields
+
+
+def _is_needed(field: dataclasses.Field[Any]) -> bool:
+    return field.default is field.default_factory  # both are MISSING
 
 
 def _is_suppressed(hint: Any) -> bool:
@@ -151,7 +216,7 @@ def _taken(
             continue
         owner = names[int(field.name.removeprefix(_OWNER))]
         flags = {x.replace(".no_", ".") for x in given} | given.keys()
-        its = {k: x for k, x in inside.items() if _python_name(f"{owner}.{k}") in flags}
+        its = {k: to_json(x) for k, x in inside.items() if _python_name(f"{owner}.{k}") in flags}
         if its:
             of_owners[owner] = its
     return values, of_owners
@@ -161,11 +226,10 @@ def _explained(field: dataclasses.Field[Any], hint: Any, doc: str | None) -> Any
     """What help says of an option; a default of None or nothing says less than its own words."""
     known = range_of(hint)
     ends = [str(known)] if known is not None and known.high < GENEROUS else []
-    needed = field.default is field.default_factory  # both are MISSING
 
     def hinted(default: str) -> str:
         value = "optional" if default in ("None", "") else f"default: {default}"
-        return f"({'; '.join(['required' if needed else value, *ends])})"
+        return f"({'; '.join(['required' if _is_needed(field) else value, *ends])})"
 
     return tyro.conf.arg(help=doc, help_behavior_hint=hinted)
 

@@ -235,15 +235,15 @@ def from_json(config: type[T], data: Mapping[str, Any], where: str = "") -> T:
     unknown = sorted(set(data) - {f.name for f in dataclasses.fields(config)})  # type: ignore[arg-type]
     if unknown:
         raise UserError(f"unknown option {where}{unknown[0]!r} for {config.__name__}.")
-    return config(**{k: _typed(hints[k], value, f"{where}{k}") for k, value in data.items()})
+    return config(**{k: typed(hints[k], value, f"{where}{k}") for k, value in data.items()})
 
 
-def _typed(hint: Any, value: Any, where: str) -> Any:
+def typed(hint: Any, value: Any, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         for option in arguments:
             try:
-                return _typed(option, value, where)
+                return typed(option, value, where)
             except UserError:
                 continue
     elif origin is Literal:
@@ -252,7 +252,7 @@ def _typed(hint: Any, value: Any, where: str) -> Any:
     elif origin is Mapping and isinstance(value, Mapping):
         return dict(value)
     elif origin is tuple and isinstance(value, list | tuple):
-        return tuple(_typed(arguments[0], item, where) for item in value)
+        return tuple(typed(arguments[0], item, where) for item in value)
     elif hint is Any:
         return value
     elif dataclasses.is_dataclass(hint) and isinstance(value, Mapping):

@@ -80,6 +80,11 @@ def train(config: TrainConfig) -> Path:
     return config.out
 
 
+def resolved(config: TrainConfig) -> TrainConfig:
+    """What would be trained, with every option that is a default of the method's."""
+    return config.resolved()
+
+
 def _inputs(config: TrainConfig, dataset: Dataset) -> dict[str, str]:
     """Digests of everything the run is made of; labels of anything else are refused."""
     method = config.find_method()

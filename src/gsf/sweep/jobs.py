@@ -27,7 +27,7 @@ class Reference:
 
     def play(self) -> None:
         # The recorded policy is one network: it has no earlier checkpoints to evaluate.
-        config = replace(self.config, set=(*self.config.set, "evaluate.all=false"))
+        config = replace(self.config, options={**self.config.options, "evaluate.all": False})
         player: dict[str, Any] = {"agent": "random", "game": self.source.name}
         if self.policy is not None:
             player = {"agent": str(self.policy)}

@@ -1,10 +1,10 @@
-"""Options of `gsf run`, and what they come to in a stage: the preset, what is given, then --set.
+"""Options of `gsf run`, and what they come to in a stage.
 
 Read without torch, so that help is fast.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +15,7 @@ from gsf.core.options import CodedOptions, Count, Group, Some, above, between, f
 from gsf.core.presets import Preset, preset_values
 from gsf.core.stage import Kind
 from gsf.learn.legend import AUXILIARY, BASES
-from gsf.sweep.settings import STAGES, check, parse
+from gsf.sweep.settings import GIVEN, STAGES, check, options_of, parse
 
 if TYPE_CHECKING:
     from gsf.sweep.variants import Variant
@@ -27,7 +27,12 @@ TUNING = Kind("tuning")
 
 @dataclass(frozen=True)
 class RunConfig(CodedOptions):
-    """Compare methods: materialise, fit, label, train, evaluate and report, resumable."""
+    """Compare methods: materialise, fit, label, train, evaluate and report, resumable.
+
+    Any option of a stage, a base or a loss is given by its owner's name: --train.grad-steps 1000
+    --label.n-bins 5 --cql.alpha 4 --gsf.tau 0.1. `gsf train --help`, `gsf fit --help` ... list
+    those of stages, `gsf train --method gsf-reward --help` those of its base and its loss.
+    """
 
     out: Path = Path("results/run")
     """Directory of all results; the same command goes on where it was stopped."""
@@ -63,11 +68,9 @@ class RunConfig(CodedOptions):
     held_out: tuple[Path, ...] = ()
     """Datasets of contexts that none of these runs is trained on: agents are judged by them, too
     (gsf evaluate --held-out). `gsf data import` makes one, OUT-validation."""
-    set: tuple[str, ...] = ()
-    """Any option of a stage, a base or a loss: train.grad_steps=1000 cql.alpha=4 gsf.tau=0.1 ..."""
     tune: Annotated[Count | None, Group.TUNING] = None
     """First try four settings of every method for so many gradient steps; a game's validation
-    levels choose. What --set says stays as it is."""
+    levels choose. What is given stays as it is."""
     validation: tuple[Path, ...] = ()
     """--tune on datasets that no suite can play: data of other contexts (`gsf data import
     --validation` writes such a dataset, OUT-validation) whose likelihood chooses. Not the data of
@@ -96,6 +99,33 @@ class RunConfig(CodedOptions):
     cache_gb: Annotated[float, above(0, 10**6)] = 100.0
     """--cluster: what each machine may keep of datasets and labels; its $GSF_SCRATCH says where."""
 
+    options: Annotated[Mapping[str, Any], tyro.conf.Suppress] = field(
+        default_factory=dict, hash=False
+    )
+    """Of a stage, a base or a loss, as {"train.grad_steps": 1000, "gsf.tau": 0.1}."""
+
+    @classmethod
+    def owners(cls, given: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        """Whose options may be given: the stages, and the parts of the methods, or of any."""
+        heads = {x.partition(".")[0] for x in given if "." in x}
+        if "help" in given or heads <= STAGES.keys():
+            return {x: STAGES[x] for x in sorted(heads & STAGES.keys())}
+        from gsf.learn import bases, losses
+        from gsf.sweep import variants
+
+        known = {x: room.find(x).value.Config for room in (bases, losses) for x in room.names()}
+        on = next(iter(given.get("train.on", ())), None)
+        for variant in variants.find_all(given.get("methods", cls.methods), on):
+            known |= variant.owners
+        return STAGES | known
+
+    @classmethod
+    def owned(cls, options: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Options of owners as an option of this config."""
+        return {
+            "options": {f"{x}.{name}": options[x][name] for x in options for name in options[x]}
+        }
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.storage and not self.cluster:
@@ -123,33 +153,29 @@ class RunConfig(CodedOptions):
         """The methods to compare, a variant counting as one."""
         from gsf.sweep import variants
 
-        chosen = dict(preset_values("train", self.preset))
-        chosen |= {x.option: x.value for x in map(parse, self.set) if x.owner == "train"}
+        chosen = preset_values("train", self.preset) | options_of("train", self.options)
         return variants.find_all(self.methods, chosen.get("on"))
 
     def of(
         self, variant: "Variant", chosen: Sequence[str] = (), fixed: Sequence[str] = ()
     ) -> "RunConfig":
-        """With --set words, each overruled by later ones: chosen, given, the variant's, fixed."""
-        return replace(self, set=(*chosen, *self.set, *variant.settings, *fixed))
+        """With the words, each overruled by later ones: chosen, given, the variant's, fixed."""
+        ahead, behind = dict(map(parse, chosen)), dict(map(parse, (*variant.settings, *fixed)))
+        return replace(self, options={**ahead, **self.options, **behind})
 
     def stage(self, name: str, variant: "Variant | None" = None, **given: Any) -> Any:
-        """A stage's options: its defaults, the preset's, those given, then --set."""
+        """A stage's options: its defaults, the preset's, those given here, then `options`."""
         if issubclass(STAGES[name], CodedOptions):
             given["accept_code_change"] = self.accept_code_change
+        for option in fields(STAGES[name]):
+            if option.default is option.default_factory:  # both are missing
+                given.setdefault(option.name, Path())
         chosen = to_json(STAGES[name](**{**preset_values(name, self.preset), **given}))
-        parts: dict[str, dict[str, Any]] = {}
+        chosen |= options_of(name, self.options)
         if variant is not None:
-            parts = {part: {} for part in variant.method.parts}
-        for owner, option, value in map(parse, self.set):
-            if owner == name:
-                chosen[option] = value
-            elif owner in parts:
-                parts[owner][option] = value
-        if variant is not None:
+            parts = {part: options_of(part, self.options) for part in variant.method.parts}
             chosen |= {"method": variant.method.spec, "on": variant.method.base.spec}
-            chosen["parts"] = parts
-            chosen["name"] = variant.name if variant.settings else None
+            chosen |= {"name": variant.name if variant.settings else None, "parts": parts}
         made = from_json(STAGES[name], chosen)
         if getattr(made, "precision", None) == "auto":
             raise UserError(
@@ -158,14 +184,28 @@ class RunConfig(CodedOptions):
             )
         return made
 
+    def resolved(self) -> "RunConfig":
+        """With every option of stages and of methods' parts that no tuning is to choose."""
+        options = dict(self.options)
+        owners = {} if self.tune else {"train": self.stage("train")}
+        owners |= {name: self.stage(name) for name in STAGES if name != "train"}
+        for variant in () if self.tune else self.find_methods():
+            for name, part in variant.method.parts.items():
+                owners[name] = from_json(part.value.Config, options_of(name, self.options))
+        for owner, config in owners.items():
+            left_out = (*GIVEN.get(owner, ()), "accept_code_change")
+            values = to_json(config).items()
+            options |= {f"{owner}.{x}": value for x, value in values if x not in left_out}
+        return replace(self, options=options)
+
     def _check_settings(self) -> None:
         from gsf.learn import bases, losses
 
         known = dict(STAGES)
         for variant in self.find_methods():
             known |= variant.owners
-        for word in self.set:
-            owner = parse(word).owner
+        for name in self.options:
+            owner = name.partition(".")[0]
             if owner not in known and owner in (*bases.names(), *losses.names()):
-                raise UserError(f"--set {word}: none of the methods of this run uses {owner}.")
-            check(word, f"--set {word}", known)
+                raise UserError(f"--{name}: none of the methods of this run uses {owner}.")
+            check(name, f"--{name}", known)

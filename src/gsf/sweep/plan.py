@@ -15,7 +15,7 @@ from gsf.sweep.options import RunConfig
 from gsf.sweep.sources import Source, find_sources
 from gsf.sweep.variants import Variant
 
-Chosen = Mapping[tuple[str, str], tuple[str, ...]]  # (source, method) -> --set words
+Chosen = Mapping[tuple[str, str], tuple[str, ...]]  # (source, method) -> owner.option=value words
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def _check_length(source: Source, wanted: int) -> None:
         raise UserError(
             f"{source} has {length:,} transitions, not the {wanted:,} asked for; make a larger "
             f"recording (`gsf collect --game {source.name} --transitions {wanted}`) and name it "
-            f"with --recordings, or take fewer: --set materialise.transitions={length}."
+            f"with --recordings, or take fewer: --materialise.transitions {length}."
         )
 
 
@@ -92,7 +92,7 @@ def resolve(config: RunConfig) -> Plan:
             check_source(labels.source, source.name)
     for source in sources.values() if config.tune else ():
         if source.played and not played.n_validation:
-            advice = "add evaluate.n_validation=50 to --set."
+            advice = "add --evaluate.n-validation 50."
             raise UserError(f"--tune needs validation levels: {advice}")
         if not source.played and source.validation is None:
             raise UserError(
@@ -100,5 +100,5 @@ def resolve(config: RunConfig) -> Plan:
                 "environment (--env), or data of other contexts (--validation DATASET)."
             )
     if config.tune and config.stage("train", dataset=Path(), out=Path()).released:
-        raise UserError("--tune would undo train.released=true; leave one of them out.")
+        raise UserError("--tune would undo --train.released; leave one of them out.")
     return Plan(config, sources, methods)

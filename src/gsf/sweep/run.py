@@ -7,6 +7,7 @@ killed, so that the same command goes on. A run that fails is named in the table
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -62,6 +63,20 @@ def run(config: RunConfig) -> Path:
     if failures:
         raise UserError(f"{len(failures)} of {len(jobs)} runs failed; the others are in the table.")
     return config.out
+
+
+def resolved(config: RunConfig) -> RunConfig:
+    """What would be run: every game and method by name, every option of every stage.
+
+    What tuning is to choose is not among them.
+    """
+    plan = resolve(config)
+    named = config.recordings or config.datasets
+    return replace(
+        config.resolved(),
+        games=config.games if named else tuple(plan.sources),
+        methods=tuple(method.spec for method in plan.methods),
+    )
 
 
 def _is_dataset(path: Path) -> bool:

@@ -1,8 +1,8 @@
-"""Settings as users write them, owner.option=value; the owner is a stage, a base or a loss."""
+"""Options of a sweep by their one name, owner.option; the owner is a stage, a base or a loss."""
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import Any
 
 from gsf.core.errors import UserError, did_you_mean
 from gsf.core.schema import parse_json
@@ -28,26 +28,27 @@ GIVEN = {
 }
 
 
-class Setting(NamedTuple):
-    owner: str
-    option: str
-    value: Any
-
-
-def parse(word: str) -> Setting:
-    key, given, text = word.partition("=")
-    owner, _, option = key.partition(".")
+def parse(word: str) -> tuple[str, Any]:
+    """The name and the value of `owner.option=value`."""
+    name, given, text = word.partition("=")
+    owner, _, option = name.partition(".")
     if not (given and owner and option):
-        raise UserError(f"--set {word} is not owner.option=value.")
+        raise UserError(f"{word} is not owner.option=value.")
     try:
-        return Setting(owner, option, parse_json(text))
+        return name, parse_json(text)
     except ValueError:
-        return Setting(owner, option, text)
+        return name, text
 
 
-def check(word: str, where: str, known: Mapping[str, Any]) -> None:
-    """One sentence unless the word sets an option of one of the `known` owners, name -> options."""
-    owner, option, _ = parse(word)
+def options_of(owner: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of one owner, by their own names."""
+    before = f"{owner}."
+    return {x.removeprefix(before): options[x] for x in options if x.startswith(before)}
+
+
+def check(name: str, where: str, known: Mapping[str, Any]) -> None:
+    """One sentence unless it is an option of one of the `known` owners, name -> options."""
+    owner, _, option = name.partition(".")
     if owner not in known:
         meant = did_you_mean(owner, known)
         raise UserError(f"{where}: {meant}choose an owner among {', '.join(known)}.")

@@ -4,7 +4,7 @@ Where no suite can play, a trial is judged by the likelihood that its agent give
 validation data.
 
 In: a plan. Out: tuning/<game>/<method>/trial<k>, tuning/trials.csv and, of every game and method,
-the setting to keep as `--set` words. The seed of the trials is not among those that are reported.
+the setting to keep, words as owner.option=value. The trials have a seed that is not reported.
 """
 
 import itertools
@@ -104,9 +104,8 @@ def _home(out: Path, source: Source, variant: Variant, number: int) -> Path:
 def _undecided_trials(config: RunConfig, variant: Variant) -> list[tuple[str, ...]]:
     """The method's trials, without the options that the user has set."""
     own = config.of(variant)
-    decided = {word.partition("=")[0] for word in own.set}
     found = trials(own.stage("train", variant, dataset=Path(), out=Path()))
-    left = (tuple(w for w in trial if w.partition("=")[0] not in decided) for trial in found)
+    left = (tuple(w for w in trial if w.partition("=")[0] not in own.options) for trial in found)
     return list(dict.fromkeys(left))
 
 

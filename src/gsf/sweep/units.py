@@ -107,7 +107,7 @@ class Units:
             policy = f"inputs/{digest_file(found.policy)}.policy.pt"
             self.inputs[policy] = found.policy
         work = replace(self._moved(found), policy=Path(policy) if policy else None)
-        decides = [policy, work.config.set]
+        decides = [policy, work.config.options]
         return self._unit(found.source, work.out, work.play, decides, policy=policy)
 
     def runs(self, jobs: Iterable[Job]) -> list[Unit]:
@@ -124,7 +124,7 @@ class Units:
                     made = self._unit(job.source, work.config.out, work.make, repr(work), needs)
                     needs = units.setdefault(made.name, made).name
             train = partial(moved.train_with, Path(needs) if needs else None)
-            made = self._unit(job.source, moved.out, train, [job.config.set, job.method], needs)
+            made = self._unit(job.source, moved.out, train, [job.config.options, job.method], needs)
             units[made.name] = made
         return list(units.values())
 

@@ -19,7 +19,7 @@ from gsf.sweep.settings import STAGES, check, parse
 @dataclass(frozen=True)
 class Variant:
     method: Method
-    settings: tuple[str, ...] = ()  # --set words that hold for it alone; mostly none
+    settings: tuple[str, ...] = ()  # owner.option=value, for it alone; mostly none
 
     @property
     def spec(self) -> str:
@@ -40,7 +40,7 @@ class Variant:
 
     def ending(self, owner: str) -> str:
         """What the output of a stage has behind its name, where the settings make it another."""
-        words = (word for word in self.settings if parse(word).owner == owner)
+        words = (word for word in self.settings if word.startswith(f"{owner}."))
         return "".join(f"+{directory_name(word)}" for word in words)
 
 
@@ -65,9 +65,7 @@ def find_all(specs: Sequence[str], on: Any) -> list[Variant]:
 
 def _base(words: Sequence[str], on: Any) -> str | None:
     """What a loss is added to: the variant's own word comes before that of all."""
-    for setting in map(parse, words):
-        if (setting.owner, setting.option) == ("train", "on"):
-            on = setting.value
+    on = dict(map(parse, words)).get("train.on", on)
     if not isinstance(on, str | None):
         raise UserError(f"train.on={on} is not the name of a base.")
     return on
@@ -76,12 +74,12 @@ def _base(words: Sequence[str], on: Any) -> str | None:
 def _check_settings(variant: Variant) -> None:
     where = f"--methods {variant.spec}"
     for word in variant.settings:
-        check(word, where, variant.owners)
-        owner, option, _ = parse(word)
-        if (owner, option) == ("train", "grad_steps"):
-            why = "runs are compared at the same step, so --set says it for all"
+        name, _ = parse(word)
+        check(name, where, variant.owners)
+        if name == "train.grad_steps":
+            why = "runs are compared at the same step, so --train.grad-steps says it for all"
             raise UserError(f"{where}: {why}; train.keep keeps networks of earlier steps.")
-        if (owner, option) == ("train", "on") and not variant.method.losses:
+        if name == "train.on" and not variant.method.losses:
             raise UserError(f"{where}: {variant.method.name} is a base itself; leave train.on out.")
     if len(variant.name) > LONGEST:
         raise UserError(f"{where}: this names a directory; keep it below {LONGEST} characters.")
