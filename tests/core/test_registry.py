@@ -115,9 +115,7 @@ def test_an_installed_package_brings_more(fruit, monkeypatch):
     entry = importlib.metadata.EntryPoint("fig", f"{__name__}:FIG", "gsf.fruits")
     broken = importlib.metadata.EntryPoint("rot", f"{__name__}:ROT", "gsf.fruits")
     given = [entry, broken]
-    monkeypatch.setattr(
-        importlib.metadata, "entry_points", lambda group: given if group == "gsf.fruits" else []
-    )
+    monkeypatch.setattr(registry, "_entry_points", lambda *_: {e.name: e for e in given})
     monkeypatch.setattr(importlib.metadata.EntryPoint, "load", lambda self: globals()[self.attr])
     assert fruit.names() == ["apple", "fig", "rot"]
     assert fruit.find("fig").value is FIG

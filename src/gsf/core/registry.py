@@ -73,7 +73,7 @@ class Registry(Generic[T]):
         return sorted(m.name for m in pkgutil.iter_modules(folder) if not m.name.startswith("_"))
 
     def _installed(self) -> dict[str, importlib.metadata.EntryPoint]:
-        found = {e.name: e for e in importlib.metadata.entry_points(group=self.group)}
+        found = _entry_points(self.group, tuple(sys.path))
         if clash := sorted(set(found) & set(self.built_in())):
             raise UserError(
                 f"an installed package calls {self._one} {clash[0]!r}, which gsf has already; "
@@ -148,6 +148,12 @@ class Registry(Generic[T]):
         if not named:
             raise ImportError(f"{where} holds no {self.what} with name = {name!r}")
         return self._checked(named[0], name, where)
+
+
+@functools.cache
+def _entry_points(group: str, path: tuple[str, ...]) -> dict[str, importlib.metadata.EntryPoint]:
+    """Of the packages on the path: read once, as a sweep asks hundreds of times."""
+    return {e.name: e for e in importlib.metadata.entry_points(group=group)}
 
 
 def files_in(folder: Path) -> list[str]:

@@ -70,21 +70,15 @@ def rollout(
     n = min(n_envs or m, m)
     temperatures = np.broadcast_to(np.asarray(temperature, np.float64), m)
     to_class = np.eye(len(facts.distinct_actions))[facts.action_classes]  # [A, classes]
+    options: dict[str, Any] = {"difficulty": difficulty, "threads": threads}
     if max_frames and n < m:  # no slot begins its next level before its env ends
         for first in range(0, m, n):
             part = slice(first, first + n)
-            options: dict[str, Any] = {
-                "difficulty": difficulty,
-                "threads": threads,
-                "max_frames": max_frames,
-            }
-            now = levels[part], temperatures[part]
-            for step in rollout(actor, game, *now, seed=seed, **options):
+            limits = options | {"seed": seed, "max_frames": max_frames}
+            for step in rollout(actor, game, levels[part], temperatures[part], **limits):
                 yield replace(step, at=step.at + first)
         return
-    env = suite.make_env(
-        name, list(levels), n, 0, difficulty=difficulty, threads=threads, copy=False
-    )
+    env = suite.make_env(name, list(levels), n, 0, copy=False, **options)
     with contextlib.closing(env):
         obs, _ = env.reset()
         at = np.arange(n)  # what each slot plays
@@ -95,11 +89,11 @@ def rollout(
             if 2 * playing.size <= len(at) and hasattr(env, "keep"):
                 obs = env.keep(playing)
                 at, streams = at[playing], [streams[slot] for slot in playing]
-                memory = None if memory is None else memory.of(playing)
+                memory = None if memory is None else memory.in_slots(playing)
                 playing = np.arange(len(at))
             uniform = np.array([streams[slot].random() for slot in playing])
             seen = obs[playing]  # a copy: the next step overwrites obs
-            past = None if memory is None else memory.of(playing)
+            past = None if memory is None else memory.in_slots(playing)
             policy = ask(actor, seen, temperatures[at[playing]], len(facts.actions), past)
             chosen = sample(policy, uniform)
             actions = np.full(len(at), facts.noop)  # slots whose levels are over wait
@@ -108,11 +102,10 @@ def rollout(
             frame += 1
             ended = (terminated | truncated)[playing] | (frame == max_frames)
             completed = ended & info.get("completed", np.zeros(len(at), bool))[playing]
-            gained = reward[playing]
             if past is not None:
-                past.after(chosen, gained, ended)
+                past.after(chosen, reward[playing], ended)
             entropies = entropy(policy @ to_class[: policy.shape[1]])
-            yield Step(at[playing], seen, chosen, entropies, gained, ended, completed)
+            yield Step(at[playing], seen, chosen, entropies, reward[playing], ended, completed)
             over = playing[ended]
             at[over] += n
             for slot in over[at[over] < m]:
@@ -132,7 +125,7 @@ def ask(actor: Actor, obs: Array, temperature: Array, n_actions: int, past: Any 
     """
     n = len(obs)
     rows = np.minimum(np.arange(n + -n % ROWS), n - 1)
-    memory = () if past is None else (past.of(rows),)
+    memory = () if past is None else (past.in_slots(rows),)
     policy = np.asarray(actor.policy(obs[rows], temperature[rows], *memory))
     if policy.ndim != 2 or len(policy) != len(rows) or not 0 < policy.shape[1] <= n_actions:
         raise UserError(

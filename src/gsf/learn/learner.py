@@ -104,16 +104,22 @@ class Learner:
             raise UserError("--lr-schedule cosine has to know how many steps there will be.")
         self.ends = grad_steps if config.lr_schedule == "cosine" else None
         self.n_updates = 0
-        shared, aux = list(self.encoder.parameters()), _trained(*self.losses.values())
         self.joint = config.update == "joint"
+        self.optimizers = self._optimizers()
+        self.lrs = {name: x.param_groups[0]["lr"] for name, x in self.optimizers.items()}
+
+    def _optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        """One for everything, or an own one for the auxiliary losses through the encoder."""
+        config = self.config
+        shared, aux = list(self.encoder.parameters()), _trained(*self.losses.values())
         rl = [*shared, *_trained(self.base), *(aux if self.joint else [])]
         kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
         more: Any = {"weight_decay": config.weight_decay, "fused": True}
-        self.optimizers = {"rl": kind(rl, config.lr, **more)}
+        optimizers: dict[str, torch.optim.Optimizer] = {"rl": kind(rl, config.lr, **more)}
         if self.losses and not self.joint:
             assert config.aux_lr is not None
-            self.optimizers["aux"] = kind([*shared, *aux], config.aux_lr, **more)
-        self.lrs = {name: x.param_groups[0]["lr"] for name, x in self.optimizers.items()}
+            optimizers["aux"] = kind([*shared, *aux], config.aux_lr, **more)
+        return optimizers
 
     def _agreed(self, name: str) -> Any:
         """What the losses that say anything of it say alike; None: none does."""

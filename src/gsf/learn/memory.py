@@ -31,7 +31,7 @@ class Memory:
         self._position = np.full(max(actions) + 1, -1)
         self._position[list(actions)] = np.arange(len(actions))
 
-    def of(self, slots: Array) -> Self:
+    def in_slots(self, slots: Array) -> Self:
         """The same memory, spoken of some slots alone; a slot may be there twice to be padded."""
         some = copy.copy(self)
         some.slots = self.slots[slots]

@@ -110,7 +110,7 @@ def test_it_acts_by_its_own_episode_wherever_slots_end(dataset: Dataset) -> None
     for step in range(12):
         obs = rng.integers(0, 255, (3, *dataset.obs_shape), np.uint8)
         z = torch.from_numpy(agent.embed(obs))
-        before = memory.of(np.array([2, 0, 0]))  # some slots, one of them twice
+        before = memory.in_slots(np.array([2, 0, 0]))  # some slots, one of them twice
         some = agent.scores(obs[[2, 0, 0]], before)
         scores = agent.scores(obs, memory)
         np.testing.assert_allclose(some, scores[[2, 0, 0]], atol=1e-5)
