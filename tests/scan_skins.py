@@ -6,6 +6,7 @@ what suites/_skins.py has to say, and how much of the picture changes. A minute 
 """
 
 import contextlib
+import faulthandler
 import os
 import struct
 import sys
@@ -42,6 +43,7 @@ def future_in_a_child(env: Any, state: Any, actions: Any) -> Future | None:
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
+        faulthandler.disable()  # pytest's writes to a file of its own
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         found = future(env, state, actions)
         with os.fdopen(writer, "wb") as file:
