@@ -276,7 +276,7 @@ def test_help_says_which_values_there_are(gsf):
     shown = " ".join(gsf("train", "--method", "curl", "--help")[1].replace("│", " ").split())
     assert "Discount. (default: 0.99; above 0 and at most 1)" in shown
     assert "W learns the scale. (default: 1.0; between 0.001 and 1,000)" in shown
-    assert "is added to. Default: cql. (optional)" in shown
+    assert "are added to. Default: cql. (optional)" in shown
     assert "default: None" not in shown
 
 

@@ -270,7 +270,7 @@ BAD = {
     "flag": (not_a_flag, "has_next that is neither 0 nor 1, at row 11"),
     "pieces": (change("episode", slice(28, 31), 0), "episode in two pieces"),
     "no levels": (rewrite_manifest(levels=None), "lacks 'levels'"),
-    "other kind": (rewrite_manifest(kind="run"), "holds a run, not a dataset"),
+    "other kind": (rewrite_manifest(kind="run", format=3), "holds a run, not a dataset"),
     "other format": (rewrite_manifest(format=1), "dataset format 1; this gsf reads format 2"),
 }
 

@@ -1,5 +1,7 @@
 """Held-out data: what is refused, what is written, and numbers that can be told by hand."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -142,6 +144,8 @@ def test_wis_of_the_policy_that_logged_is_the_logged_return(made):
 
 class Blind:
     """Finds all actions equally good."""
+
+    base = SimpleNamespace(memory=0)
 
     def embed(self, obs):
         return np.zeros((len(obs), 4), np.float32)

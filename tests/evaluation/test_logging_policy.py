@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gsf.behaviour import policy
 from gsf.core.errors import UserError
+from gsf.evaluation import logging_policy
 from gsf.evaluation.logging_policy import logged_probabilities
 
 EPSILON = np.array([0.3, 0.2, 0.1] * 2)  # decays from 0.3 to 0 in three steps, in either slot
@@ -41,7 +41,7 @@ def player(monkeypatch):
     """At every frame it takes the second id with 0.1 more, else the first."""
     facts = SimpleNamespace(actions=range(3), action_classes=np.array([0, 1, 1]))
     monkeypatch.setattr(
-        policy,
+        logging_policy,
         "load_policy",
         lambda *_: SimpleNamespace(
             facts=facts,

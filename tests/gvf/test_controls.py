@@ -115,8 +115,8 @@ def test_where_nobody_knows_true_values_it_is_said(grid, tmp_path):
 
 def test_every_run_of_a_sweep_has_its_own_chance(grid):
     methods = ("gsf-reward", "gsf-reward+label.source=noise", "gsf-reward+label.source=oracle")
-    few = ("materialise.transitions=800",)
-    config = RunConfig(methods=methods, recordings=(str(grid[0]),), seeds=2, set=few)
+    few = {"materialise.transitions": 800}
+    config = RunConfig(methods=methods, recordings=(str(grid[0]),), seeds=2, options=few)
     made = [job.labelling.config for job in resolve(config).jobs({})]
     seeds = {(x.out.name, x.seed) for x in made}
     assert seeds == {

@@ -60,7 +60,16 @@ OWN = {
 }
 COUNTS = "self.n = getattr(self, 'n', 0) + 1\n        return self.n * "
 WRONG = {
-    check.describes_itself: [(LOSS, "(frozen=True)", "", "Config is not frozen")],
+    check.describes_itself: [(BASE, "(frozen=True)", "", "Config is not frozen")],
+    check.acts_by_its_own_episode: [
+        (
+            BASE,
+            "    def scores(",
+            "    memory = 3\n\n    def scores_in(self, past):\n        return self.pi(past.z.mean(1))\n\n"
+            "    def scores(",
+            "steps that are still to come",
+        ),
+    ],
     check.is_a_finite_scalar: [
         (LOSS, ".mean(), {}", ", {}", "the loss has shape"),
         (LOSS, ".mean(), {}", ".mean() / 0, {}", "the loss is inf"),

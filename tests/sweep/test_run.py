@@ -202,7 +202,7 @@ def test_two_recordings_of_one_game_and_tuning_a_released_setting_are_refused(sw
     config, _ = swept
     with pytest.raises(UserError, match=r"are both of starpilot; .*gsf data join"):
         run(RunConfig(out=tmp_path, recordings=config.recordings * 2))
-    with pytest.raises(UserError, match=r"would undo train\.released"):
+    with pytest.raises(UserError, match=r"would undo --train\.released"):
         run(RunConfig(out=tmp_path, preset="smoke", tune=1, options=given("train.released=true")))
 
 
