@@ -65,8 +65,8 @@ WRONG = {
         (
             BASE,
             "    def scores(",
-            "    memory = 3\n\n    def scores_in(self, past):\n        return self.pi(past.z.mean(1))\n\n"
-            "    def scores(",
+            "    memory = 3\n\n    def scores_in(self, past):\n"
+            "        return self.pi(past.z.mean(1))\n\n    def scores(",
             "steps that are still to come",
         ),
     ],
