@@ -13,10 +13,10 @@ import torch._dynamo  # these two before forks: they take seconds
 import torch.utils.tensorboard
 
 import gsf.behaviour.collect
+import gsf.core.loop
 import gsf.core.stage
 import gsf.data.recording
 import gsf.data.replay
-import gsf.learn.train
 from given import given
 from gsf.behaviour.collect import CollectConfig, collect
 from gsf.core import drawing
@@ -192,7 +192,7 @@ STAGES: dict[str, Callable[[Path, Path], None]] = {
 def prepare() -> None:
     """In a process that is to run stages: one thread, time that only counts, figures for free."""
     torch.set_num_threads(1)
-    for module in (gsf.learn.train, gsf.behaviour.collect):
+    for module in (gsf.core.loop, gsf.behaviour.collect):
         module.time = types.SimpleNamespace(monotonic=itertools.count(1.0).__next__)
     drawing.save = _save
     gsf.core.stage._git_commit = lambda: None  # somebody may commit meanwhile

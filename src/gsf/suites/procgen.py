@@ -271,6 +271,9 @@ def _procgen_env(
         num_threads=threads,
     )
     env._reuse_arrays = True  # gym3 would copy every frame on every look at it
+    # Bound now: an env that the garbage collector closes while another one is being made would wait
+    # for ever for a lock of cffi's, which the same thread holds.
+    assert env._c_lib.libenv_close
     return env
 
 
