@@ -3,6 +3,7 @@
 What must hold of each, whatever its format, is checked here.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,3 +118,15 @@ def end_flag(values: Any, n_steps: int, where: str, key: str) -> bool:
     if flags[:-1].any():
         raise UserError(f"{where} goes on after it was {key}, at step {int(flags.argmax())}.")
     return bool(flags[-1])
+
+
+@contextlib.contextmanager
+def readable(path: Path, wrong: str) -> Iterator[None]:
+    """Libraries raise many kinds of errors at files that are damaged: one sentence for all."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"{path} {wrong}: {reason}.") from None

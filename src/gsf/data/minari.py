@@ -8,7 +8,6 @@ Minari, h5py and Pillow are extras: they are imported where they are used.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import re
@@ -27,12 +26,13 @@ from gsf.core.logs import progress
 from gsf.core.schema import ACTIONS, LEVELS, SHAPE, TEXT, Maybe, parse_json
 from gsf.core.sealed import checked
 from gsf.data.dataset import Dataset
-from gsf.data.episodes import Episode, Outline, Source, end_flag, one_value
+from gsf.data.episodes import Episode, Outline, Source, end_flag, one_value, readable
 from gsf.data.format import Array
 from gsf.data.options import ExportConfig, ImportConfig
 
 # What gsf adds to Minari's metadata: of the dataset, and of an episode.
 _FACTS, _REPEATED, _FIRST_T = "gsf", "repeated_final_frame", "first_t"
+NOT_READ = "is not a dataset that this Minari reads"
 _PLAYED = ("difficulty", "actions")  # as the suite calls them
 _FORM = {
     "name": Maybe(TEXT),
@@ -52,31 +52,19 @@ def _minari() -> Any:
     return minari
 
 
-@contextlib.contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Minari raises AssertionErrors, and whatever h5py, json and Pillow raise: one sentence."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"{path} is not a dataset that this Minari reads: {reason}.") from None
-
-
 def read_minari(config: ImportConfig) -> Source:
     minari, path = _minari(), _find(config.source)
     for file in path.rglob("*"):
         if not (file.is_file() or file.is_dir()):  # reading a pipe might never end
             raise UserError(f"{file} is no file, whatever its name says; remove it.")
-    with _readable(path):
+    with readable(path, NOT_READ):
         data = minari.MinariDataset(path)
         facts = checked(path / "metadata.json", data.storage.metadata.get(_FACTS, {}), _FORM)
     key, shape = _images(config.source, data.observation_space, config.image)
     if not isinstance(data.action_space, spaces.Discrete):
         found = _brief(data.action_space)
         raise UserError(f"{config.source} has actions {found}; gsf needs a Discrete space.")
-    with _readable(path):
+    with readable(path, NOT_READ):
         outlines = list(_outlines(config, data))
     if not outlines:
         raise UserError(f"{config.source} has no episodes.")
@@ -178,7 +166,7 @@ def _episodes(
     key: str | None,
     obs_shape: tuple[int, ...],
 ) -> Iterator[Episode]:
-    with _readable(path):
+    with readable(path, NOT_READ):
         stored = data.storage.get_episodes(range(len(outlines)))
         for outline, episode in zip(outlines, stored, strict=True):
             obs = episode["observations"] if key is None else episode["observations"][key]

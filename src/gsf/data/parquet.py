@@ -7,7 +7,6 @@ has it as `final_image`. Import gives back the same frames and columns, bit for 
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 from collections.abc import Iterator, Sequence
@@ -25,7 +24,7 @@ from gsf.core.schema import ACTIONS, LEVELS, N_ACTIONS, POSITIVE, SHAPE, TEXT, M
 from gsf.core.sealed import checked
 from gsf.data.cards import LICENCE, earned, epsilon, licence, markdown, one_of, played_by
 from gsf.data.dataset import Dataset
-from gsf.data.episodes import Episode, Outline, Source, end_flag
+from gsf.data.episodes import Episode, Outline, Source, end_flag, readable
 from gsf.data.format import Array, episode_starts
 from gsf.data.options import ExportConfig, ImportConfig
 
@@ -42,6 +41,7 @@ _FORM = {
     "difficulty": Maybe((None, str)),
     "actions": Maybe((None, ACTIONS)),
 }
+NOT_READ = "cannot be read as Parquet"
 _PLAYED = ("difficulty", "actions")  # as the suite calls them
 _COLUMNS = {
     "action": "int32",
@@ -205,7 +205,7 @@ def read_parquet(config: ImportConfig) -> Source:
     if facts["format"] != FORMAT:
         raise UserError(f"{root / INFO} has format {facts['format']}; this gsf reads {FORMAT}.")
     files = sorted((root / "data").glob("*.parquet"))
-    with _readable(root):
+    with readable(root, NOT_READ):
         for file in files:
             missing = {"image", *_SMALL, *_COLUMNS} - {*pa.parquet.read_schema(file).names}
             if missing:
@@ -235,18 +235,6 @@ def _facts(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-@contextlib.contextmanager
-def _readable(root: Path) -> Iterator[None]:
-    """pyarrow and Pillow raise many kinds of errors at files that are damaged."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"{root} cannot be read as Parquet: {reason}.") from None
-
-
 def _outlines(root: Path, rows: Any, levels: dict[str, Any]) -> Iterator[Outline]:
     columns = {name: rows.column(name).to_numpy(zero_copy_only=False) for name in _SMALL}
     starts = episode_starts(columns["episode"])
@@ -270,7 +258,7 @@ def _episodes(
         for file in files
         for batch in pa.parquet.ParquetFile(file).iter_batches(ROWS_AT_ONCE)
     )
-    with _readable(root), ThreadPoolExecutor() as pool:
+    with readable(root, NOT_READ), ThreadPoolExecutor() as pool:
         waiting = next(batches)
         for outline in outlines:
             while len(waiting) < outline.n_steps:
