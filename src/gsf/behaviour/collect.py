@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gsf.behaviour.hold import held
 from gsf.behaviour.options import CollectConfig as CollectConfig
 from gsf.behaviour.plan import PLAN, planned
 from gsf.behaviour.policy import (
@@ -150,8 +151,9 @@ def _policy_at(config: CollectConfig, path: Path | None) -> BehaviourPolicy | No
 
 
 def _check_trainable(config: CollectConfig, policy: BehaviourPolicy) -> None:
-    own: dict[str, Any] = {"actions": "all", "frames": 0} | policy.provenance
-    for option, value in (("encoder", config.schedule.encoder), ("actions", config.actions)):
+    own: dict[str, Any] = {"actions": "all", "frames": 0, "view": "game"} | policy.provenance
+    wanted = {"encoder": config.schedule.encoder, "actions": config.actions, "view": config.view}
+    for option, value in wanted.items():
         if own[option] != value:
             raise UserError(
                 f"{config.start_from} was trained with --{option} {own[option]}, not {value}; "
@@ -177,7 +179,8 @@ def _train(
             return trained
     keep_freed_memory()
     rng = np.random.default_rng([config.seed, TRAINING])
-    ppo = PPO(config, config.make_env(rng), rng, config.action_ids)
+    env = held(config.make_env(rng, **config.drawn), config.hold, facts_of(config.played).noop)
+    ppo = PPO(config, env, rng, config.action_ids)
     if first:
         ppo.net.load_state_dict(first.net.state_dict())
         ppo.frames = first.provenance.get("frames", 0)
@@ -235,6 +238,8 @@ def _provenance(
         "difficulty": config.difficulty,
         "actions": config.actions,
         "encoder": config.schedule.encoder,
+        "view": config.view,
+        "hold": config.hold,
         "seed": config.seed,
         "frames": ppo.frames,
         "return": ppo.mean_return,

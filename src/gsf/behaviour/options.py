@@ -1,6 +1,7 @@
 """What `gsf collect` may be told; read without torch, so that help is fast."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -94,6 +95,13 @@ class PPOConfig(Options):
     """Gradients are clipped to this norm."""
     reward_clip: Annotated[float, above(0, 10**6)] = 10.0
     """Scaled rewards are clipped to +- this."""
+    view: Literal["game", "plain"] = "game"
+    """What a policy that is trained here sees, now and whenever it plays: the images of the game,
+    or the same states drawn without backgrounds and textures, of which it learns faster. What is
+    recorded are the game's images either way."""
+    hold: Annotated[int, between(1, 64)] = 1
+    """Steps that every action is held for in training, where they count as one step of learning.
+    The policy that comes of it chooses at every step."""
     chunk: Annotated[BatchSize | None, Group.MACHINE] = None
     """Frames per forward and backward pass; gradients add up over a minibatch, so that this sets
     memory and speed, not the result (but for rounding). Default: 256 on a CPU, else all."""
@@ -109,10 +117,10 @@ class PPOConfig(Options):
                 if getattr(self, name) is None:
                     object.__setattr__(self, name, value)
         super().__post_init__()
-        if self.schedule.minibatches > self.frames_per_update:
+        if self.schedule.minibatches > self.steps_per_update:
             raise UserError(
-                f"--minibatches {self.minibatches} is more than the {self.frames_per_update} "
-                "frames of an update; choose fewer."
+                f"--minibatches {self.minibatches} is more than the {self.steps_per_update} "
+                "steps of an update; choose fewer."
             )
 
     @property
@@ -120,8 +128,13 @@ class PPOConfig(Options):
         return Schedule(*(getattr(self, name) for name in Schedule._fields))
 
     @property
-    def frames_per_update(self) -> int:
+    def steps_per_update(self) -> int:
+        """Of learning: as many actions are chosen."""
         return self.schedule.n_envs * self.schedule.n_steps
+
+    @property
+    def frames_per_update(self) -> int:
+        return self.steps_per_update * self.hold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,6 +245,8 @@ class CollectConfig(PPOConfig, PlanConfig, CodedOptions):
             raise UserError(f"{suite.name} does not know the best play of {game}; grids do.")
         if self.keep_weak and facts_of(game).way(0) is None:
             raise UserError(f"--keep-weak: nobody has published how well {game} can be played.")
+        if self.view == "plain" and not suite.plain:
+            raise UserError(f"{suite.name} draws {game} in one way only; leave --view out.")
         if self.player == "plan" and self.plain:
             raise UserError("--player plan makes a recording; leave --plain out.")
 
@@ -249,6 +264,11 @@ class CollectConfig(PPOConfig, PlanConfig, CodedOptions):
     def trains(self) -> bool:
         """Whether PPO learns here, or whoever plays is there already."""
         return self.player == "ppo" and self.policy is None
+
+    @property
+    def drawn(self) -> Mapping[str, Any]:
+        """Options of the env in which PPO learns: how it is drawn."""
+        return find_game(self.played)[0].drawn(self.view)
 
     @property
     def action_ids(self) -> NDArray[np.int64]:

@@ -173,7 +173,7 @@ class PlannedPlay:
     """A vector env played by plans, slot by slot; `actions` are those taken so far."""
 
     def __init__(self, config: CollectConfig, policy: BehaviourPolicy | None = None) -> None:
-        drawn = {} if policy else find_game(config.played)[0].plain  # a policy sees all of an image
+        drawn = policy.drawn if policy else find_game(config.played)[0].plain
         rng = np.random.default_rng([config.seed, RECORDING])
         self.config, self.n_envs = config, config.schedule.n_envs
         self.env: RestorableEnv = config.make_env(rng, **drawn)  # as `record` will make it

@@ -2,6 +2,7 @@
 
 import functools
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from gsf.data.recording import MOST_LEVELS, Recording
 from gsf.data.tiers import SHIPPED, find_policy, shipped_policies
 from gsf.nets import encoders
 from gsf.nets.runtime import pick_device
-from gsf.suites import Game, facts_of
+from gsf.suites import Game, facts_of, find_game
 
 FORMAT = 1  # of a policy
 POLICY = "policy.pt"
@@ -31,6 +32,7 @@ PROVENANCE = {
     "digest": DIGEST,
     "encoder_code": Maybe((None, str)),
     "actions": Maybe(str),
+    "view": Maybe(str),
     "frames": Maybe(COUNT),
     "obs_shape": Maybe(SHAPE),
     "n_actions": Maybe(N_ACTIONS),
@@ -54,6 +56,12 @@ class BehaviourPolicy:
     def action_ids(self) -> NDArray[np.int64]:
         """The suite's ids of what the network chooses among."""
         return self.facts.action_ids(self.provenance.get("actions", "all"))
+
+    @functools.cached_property
+    def drawn(self) -> Mapping[str, Any]:
+        """Options of an env whose images it knows: how the game is drawn."""
+        view = self.provenance.get("view", "game")
+        return {} if view == "game" else find_game(self.provenance["game"])[0].drawn(view)
 
     @torch.inference_mode()
     def logits(self, obs: NDArray[np.uint8] | Tensor) -> Tensor:

@@ -169,11 +169,12 @@ class PPO:
             self.net.parameters(), lr=config.lr, eps=config.adam_eps, fused=True
         )
         self.frames = 0
-        self._scale = RewardScaler(config.schedule.n_envs, config.gamma, config.reward_clip)
+        self._gamma = config.gamma**config.hold  # of a step that is several frames
+        self._scale = RewardScaler(config.schedule.n_envs, self._gamma, config.reward_clip)
         self._return = np.zeros(config.schedule.n_envs)  # of the episodes under way
         self._recent: deque[float] = deque(maxlen=N_RECENT)
         self._chunk = config.chunk or (
-            CPU_CHUNK if self.device.type == "cpu" else config.frames_per_update
+            CPU_CHUNK if self.device.type == "cpu" else config.steps_per_update
         )
         steps = (config.schedule.n_steps, config.schedule.n_envs)
         self._obs = torch.empty((*steps, *obs_shape), dtype=torch.uint8, device=self.device)
@@ -230,7 +231,7 @@ class PPO:
     def _learn(self, last_value: Tensor) -> dict[str, float]:
         config = self.config
         reward, ended = (torch.from_numpy(x).to(self.device) for x in (self._reward, self._ended))
-        advantage, returns = gae(reward, self._value, ended, last_value, config.gamma, config.lam)
+        advantage, returns = gae(reward, self._value, ended, last_value, self._gamma, config.lam)
         action = torch.from_numpy(self._action).to(self.device).flatten()
         log_prob = self._logits.flatten(0, 1).log_softmax(1).gather(1, action[:, None])[:, 0]
         rows = {
@@ -243,7 +244,7 @@ class PPO:
         }
         infos = []
         for _ in range(config.schedule.epochs):
-            order = torch.from_numpy(self.rng.permutation(config.frames_per_update))
+            order = torch.from_numpy(self.rng.permutation(config.steps_per_update))
             for index in order.to(self.device).tensor_split(config.schedule.minibatches):
                 infos.append(self._step(rows, index))
         metrics = {k: float(torch.stack([i[k] for i in infos]).mean()) for k in infos[0]}

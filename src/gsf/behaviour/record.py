@@ -48,6 +48,10 @@ class Behaviour:
         self._planned = planned
         self.rng = np.random.default_rng([config.seed, RECORDING])
         self.env: Any = config.make_env(self.rng)
+        self._view: Any = None  # the same play as the policy sees it, if that is not as recorded
+        if policy is not None and policy.drawn and planned is None:
+            again = np.random.default_rng([config.seed, RECORDING])
+            self._view = config.make_env(again, **policy.drawn)
         self.n_envs = config.schedule.n_envs
         self.n_steps = config.n_transitions // self.n_envs
         self.provenance = self._provenance()
@@ -76,6 +80,12 @@ class Behaviour:
         if self._planned is not None:
             planned: NDArray[np.uint8] = self._planned[t]
             return planned
+        chosen = self._choose(t, obs if self._view is None else self._view.observe()[0])
+        if self._view is not None:
+            self._view.step(chosen)
+        return chosen
+
+    def _choose(self, t: int, obs: NDArray[np.uint8]) -> NDArray[Any]:
         n, rng, policy = self.n_envs, self.rng, self._policy
         uniform: NDArray[np.int64] = self._ids[rng.integers(len(self._ids), size=n)]
         if policy is None and self._config.player != "best":
@@ -84,6 +94,10 @@ class Behaviour:
         if policy is None:
             return np.where(explores, uniform, self.env.best_actions())
         return np.where(explores, uniform, policy.sample(obs, rng))
+
+    def envs(self) -> dict[str, Any]:
+        """What is played in, by the names that checkpoints have for them."""
+        return {"env": self.env} | ({} if self._view is None else {"view": self._view})
 
     @property
     def schedule(self) -> dict[str, Any]:
@@ -104,20 +118,23 @@ def record(
     env, rng, source = behaviour.env, behaviour.rng, behaviour.provenance
     n_total, n_envs, recorder = config.n_transitions, behaviour.n_envs, Recorder(behaviour.n_envs)
     if (out / RECORDING_STATE).is_file():
-        form = {"source": str, "recorder": dict, "env": dict, "rng": str}
+        form = {"source": str, "recorder": dict, "rng": str}
+        form |= dict.fromkeys(behaviour.envs(), dict)
         state = from_tensors(load_checkpoint(out / RECORDING_STATE, form))
         with fitting(out / RECORDING_STATE):
             was = parse_json(state["source"])
             if was != source:
                 raise UserError(f"{out} was begun with another policy; use another --out.")
             recorder.load_state_dict(state["recorder"])
-            env.load_state_dict(state["env"])
+            for name, played in behaviour.envs().items():
+                played.load_state_dict(state[name])
             rng.bit_generator.state = parse_json(state["rng"])
     with stoppable() as stop, progress(f"record {config.game}", n_total, "frames") as advance:
         advance(recorder.n_steps * n_envs)
         for block in play_blocks(env, behaviour.act, behaviour.n_steps, recorder.n_steps):
             if recorder.add(block):
-                state = {"recorder": recorder.state_dict(), "env": env.state_dict()}
+                state = {name: played.state_dict() for name, played in behaviour.envs().items()}
+                state |= {"recorder": recorder.state_dict()}
                 state |= {"rng": json.dumps(rng.bit_generator.state), "source": json.dumps(source)}
                 save_checkpoint(out / RECORDING_STATE, to_tensors(state))
                 n_saved = recorder.n_steps * n_envs
@@ -127,7 +144,8 @@ def record(
             mean = recorder.returns()["mean_return"]
             advance(recorder.n_steps * n_envs, **({} if mean is None else {"return": mean}))
     take = recorder.finish(env, epsilon=behaviour.schedule, policy=source)
-    env.close()
+    for played in behaviour.envs().values():
+        played.close()
     assert config.difficulty is not None
     facts = None if config.env is None else env_facts(config.played)
     recording = Recording(config.played, config.difficulty, (take,), facts and facts["env"])
@@ -187,7 +205,8 @@ def record_plain(
             provenance = [behaviour.provenance | {"epsilon": behaviour.schedule}]
             returns = recorder.returns()
             play.finish(Identity("dataset"), provenance=provenance, returns=returns)
-        behaviour.env.close()
+        for played in behaviour.envs().values():
+            played.close()
     manifest = read_manifest(out, "dataset")
     return manifest["digest"], manifest["returns"]
 

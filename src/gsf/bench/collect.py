@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,7 +31,7 @@ PROGRAM = Path("cleanrl/ppo_procgen.py")
 NEEDS = ("gym", "procgen", "torch", "tyro", "tensorboard", "numpy")
 LACKS = "import importlib.util as u, sys; print(*[x for x in sys.argv[1:] if not u.find_spec(x)])"
 # Published, and CleanRL's defaults; `n_steps` is that of the benchmark.
-SCHEDULE = {"n_envs": 64, "minibatches": 8, "epochs": 3}
+SCHEDULE: dict[str, Any] = {"n_envs": 64, "minibatches": 8, "epochs": 3}
 
 
 def bench_collect(config: BenchCollectConfig) -> dict[str, float]:

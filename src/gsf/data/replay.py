@@ -5,7 +5,7 @@ buffers that are used again: memory stays flat however long the play.
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -183,8 +183,9 @@ class Replay:
     """Iterates over the blocks of a take and verifies every checksum on the way.
 
     Logic that differs stops with an error. Pixels that differ (another CPU or system may render
-    differently) are counted in `pixel_mismatches`. Drawn with `looks` it has
-    other pixels, which nothing is known of, and the level of a step is its look.
+    differently) are counted in `pixel_mismatches`. Drawn with `looks`, or by other options of the
+    suite (`drawn`), it has other pixels, which nothing is known of; with looks the level of a step
+    is its look.
     """
 
     def __init__(
@@ -193,6 +194,7 @@ class Replay:
         take: Take,
         threads: int | None = None,
         looks: Draw | None = None,
+        drawn: Mapping[str, Any] | None = None,
     ) -> None:
         self._suite = recording.find_suite()
         self._take = take
@@ -204,7 +206,9 @@ class Replay:
             difficulty=recording.difficulty,
             threads=threads,
             copy=False,
+            **(drawn or {}),
         )
+        self._own_pixels = not (looks or drawn)
         self._looks, self._begun = looks, np.zeros(take.n_envs, np.int64)
         if looks:
             self._env = Dressed(self._env, wardrobe(looks.kind, recording.game), looks)
@@ -243,5 +247,5 @@ class Replay:
                 f"levels or episode ends differ): most likely another build of {self._suite.name}; "
                 f"gsf needs {self._suite.replays_with}."
             )
-        if self._looks is None:
+        if self._own_pixels:
             self.pixel_mismatches += int((pixels[block] != self._take.pixels[block]).sum())

@@ -27,6 +27,11 @@ def logged_probabilities(dataset: Dataset, policy: str | None, device: str) -> A
 
 def recorded_probabilities(dataset: Dataset, policy: str, device: str) -> Array:
     played = load_policy(policy, device)
+    if played.drawn:
+        raise UserError(
+            f"{policy} saw its game drawn plainly, so the images of {dataset.path} do not tell "
+            "what it would do; leave --logged-by out."
+        )
     epsilon = recorded_epsilon(dataset, policy, played.provenance["digest"])
     facts, n_actions = played.facts, dataset.n_actions
     classes = facts.action_classes if n_actions < len(facts.actions) else np.arange(n_actions)

@@ -39,6 +39,7 @@ class BehaviourActor:
 
     def __init__(self, policy: Any) -> None:
         self._policy = policy
+        self.drawn = policy.drawn
 
     def policy(self, obs: Array, temperature: Array) -> Array:
         with np.errstate(divide="ignore"):  # log 0: actions it never takes
@@ -118,6 +119,8 @@ def under_looks(player: Player, kind: str) -> Player:
             f"{player.method} was trained on {player.game}: its levels are looks already; leave "
             "--looks out."
         )
+    if getattr(player.actor, "drawn", None):
+        raise UserError("this policy sees its game drawn plainly, so no look differs to it.")
     looks.wardrobe(kind, player.game)
     known = (
         find_game(player.game)[0].training_levels if player.training is None else player.training

@@ -31,7 +31,8 @@ class Actor(Protocol):
         `nets.acting.tempered` does that for scores.
 
         One that acts by what was before has `memory(n)`, too, as `learn.agent.Agent`: it is asked
-        with what that returned, and told what came of every step.
+        with what that returned, and told what came of every step. One that sees the game
+        drawn otherwise has `drawn`, options of the suite's make_env.
         """
         ...
 
@@ -71,6 +72,7 @@ def rollout(
     temperatures = np.broadcast_to(np.asarray(temperature, np.float64), m)
     to_class = np.eye(len(facts.distinct_actions))[facts.action_classes]  # [A, classes]
     options: dict[str, Any] = {"difficulty": difficulty, "threads": threads}
+    drawn = getattr(actor, "drawn", {})
     if max_frames and n < m:  # no slot begins its next level before its env ends
         for first in range(0, m, n):
             part = slice(first, first + n)
@@ -78,7 +80,7 @@ def rollout(
             for step in rollout(actor, game, levels[part], temperatures[part], **limits):
                 yield replace(step, at=step.at + first)
         return
-    env = suite.make_env(name, list(levels), n, 0, copy=False, **options)
+    env = suite.make_env(name, list(levels), n, 0, copy=False, **options, **drawn)
     with contextlib.closing(env):
         obs, _ = env.reset()
         at = np.arange(n)  # what each slot plays

@@ -78,7 +78,7 @@ def replay(recording: Recording, policy: Any, values: FitValues | None, gamma: f
         done = 0
         for number, take in enumerate(recording.takes):
             blocks = []
-            for block in Replay(recording, take):
+            for block in Replay(recording, take, drawn=policy.drawn):
                 n_envs, n = block.action.shape
                 probs = policy.act_probs(block.obs.reshape(-1, *block.obs.shape[2:]))
                 names = ("level", "action", "reward", "terminated", "truncated")

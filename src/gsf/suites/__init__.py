@@ -118,13 +118,18 @@ class Suite:
     first_unseen: int = 1_000_000
     published_by: str = ""  # whose returns `Game.published` are
     replays_with: str | None = None  # the build that repeats a play exactly; None: cannot be
-    # Options of `make_env` for an env that plays exactly the same and is drawn faster, to plan in.
+    # Options of `make_env` for an env that plays exactly the same and is drawn more simply: to plan
+    # in, and for policies that see it so.
     plain: Mapping[str, Any] = field(default_factory=dict)
     named: bool = False  # its games were named by the user one by one, so they come first
     on_request: bool = False  # its games are played where they are named, not as one of `all`
     # Where the best play is known: (game, level, t, action, terminated, gamma) of the rows of
     # whole episodes -> the most that can be earned from each row on (`gsf label --source oracle`).
     true_values: Callable[..., Array] | None = None
+
+    def drawn(self, view: str) -> Mapping[str, Any]:
+        """Options of `make_env` for a view: `plain`, or the game's own images."""
+        return self.plain if view == "plain" else {}
 
     def first_level(self, split: str) -> int:
         """Where the levels of `validation` or `unseen` begin."""

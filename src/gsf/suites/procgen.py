@@ -135,7 +135,8 @@ class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         for slot in slots:
             assigned = self._assigned[slot]
             level = assigned[self._turn[slot] % len(assigned)]
-            self._set_state(slot, initial_state(self.game, level, self.difficulty))
+            state = initial_state(self.game, level, self.difficulty, self._plain)
+            self._set_state(slot, state)
             self._turn[slot] += 1
 
     def _set_state(self, slot: int, state: bytes) -> None:
@@ -239,9 +240,12 @@ class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
 
 @functools.lru_cache(maxsize=1024)
-def initial_state(game: str, level: int, difficulty: str) -> bytes:
-    """The latent state in which the level begins, from an env that has no other level."""
-    env = _procgen_env(1, game, difficulty, level, 1, seed=0, threads=0)
+def initial_state(game: str, level: int, difficulty: str, plain: bool = False) -> bytes:
+    """The latent state in which the level begins, from an env that has no other level.
+
+    A state says how it is drawn, too.
+    """
+    env = _procgen_env(1, game, difficulty, level, 1, seed=0, threads=0, plain=plain)
     env.observe()
     state: bytes = env.get_state()[0]
     env.close()
