@@ -59,6 +59,11 @@ OWN = {
     CUMULANT: (promised.Subject, "danger"),
 }
 COUNTS = "self.n = getattr(self, 'n', 0) + 1\n        return self.n * "
+OPTIMISED_TWICE = """\
+    def optimizers(self, optimizer):
+        return {str(n): optimizer(self.pi.parameters(), 0.1) for n in range(2)}
+
+    def scores("""
 WRONG = {
     check.describes_itself: [(BASE, "(frozen=True)", "", "Config is not frozen")],
     check.acts_by_its_own_episode: [
@@ -84,7 +89,10 @@ WRONG = {
         (ENCODER, "nn.ReLU()", "nn.Dropout(0.5)", "global stream"),
     ],
     check.falls_as_it_is_learnt: [(LOSS, ".mean(), {}", ".mean() + 100, {}", "it went from")],
-    check.goes_on_from_what_was_saved: [(LOSS, "return ", COUNTS, "no parameter and no buffer")],
+    check.goes_on_from_what_was_saved: [
+        (LOSS, "return ", COUNTS, "no parameter and no buffer"),
+        (BASE, "    def scores(", OPTIMISED_TWICE, "each parameter that it trains once"),
+    ],
     check.learns_from_the_z_it_is_given: [
         (BASE, "self.pi(z), context", "self.pi(context.z), context", "use the z it is given")
     ],

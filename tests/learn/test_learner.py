@@ -16,7 +16,7 @@ from gsf.data.dataset import Dataset
 from gsf.learn import bases, losses
 from gsf.learn.agent import Agent
 from gsf.learn.context import Spec
-from gsf.learn.learner import AgentConfig, Learner, reward_scale, share_of_lr
+from gsf.learn.learner import AgentConfig, Learner, _optimized, reward_scale, share_of_lr
 from gsf.learn.losses import AuxiliaryLoss, Released
 from gsf.nets.encoders import Encoder
 from gsf.nets.runtime import seeded
@@ -335,6 +335,52 @@ def test_every_optimiser_follows_the_schedule_and_the_clip(dataset: Dataset) -> 
     assert rates == pytest.approx({"rl": 5e-4, "aux": 5e-3})
     grads = [p.grad for p in learner.optimizers["aux"].param_groups[0]["params"]]
     assert torch.cat([g.flatten() for g in grads if g is not None]).norm() <= 1.001e-3
+
+
+@pytest.mark.parametrize("update", ["joint", "alternating"])
+def test_base_and_losses_have_optimisers_of_their_own(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch, update: str
+) -> None:
+    def of_base(self: Any, optimizer: Any) -> dict[str, torch.optim.Optimizer]:
+        weight, bias = ([p for p in self.parameters() if p.ndim == n] for n in (2, 1))
+        groups = [{"params": bias[:1], "lr": 0.5}, {"params": bias[1:], "lr": 0.25}]
+        return {"weight": torch.optim.SGD(weight, 2.0), "bias": torch.optim.SGD(groups)}
+
+    def of_loss(self: Any, optimizer: Any) -> dict[str, torch.optim.Optimizer]:
+        return {"head": torch.optim.SGD(self.parameters(), 4.0)}
+
+    monkeypatch.setattr(bases.find("bc").value, "optimizers", of_base)
+    monkeypatch.setattr(losses.find("curl").value, "optimizers", of_loss)
+    options: Any = {"method": "curl", "on": "bc", "update": update, "warmup": 4}
+    learner = make_learner(dataset, **options)
+    own = {"bc.weight", "bc.bias", "curl.head"}
+    assert learner.optimizers.keys() - own == ({"rl"} if update == "joint" else {"rl", "aux"})
+    trained = [id(p) for step in learner.steps.values() for p in _optimized(step)]
+    heads = [*learner.base.parameters(), *learner.losses["curl"].parameters()]
+    assert all(trained.count(id(p)) == 1 for p in heads)
+    before = [p.detach().clone() for p in heads]
+    step(learner)  # the first of four in which rates rise: a quarter of each
+    bias = iter([0.125, *[0.0625] * len(heads)])
+    of_head = [0.5 if p.ndim == 2 else next(bias) for p in learner.base.parameters()]
+    rates = [*of_head, *[1.0] * (len(heads) - len(of_head))]
+    for old, p, rate in zip(before, heads, rates, strict=True):
+        assert p.grad is not None
+        torch.testing.assert_close(p, old - rate * p.grad)
+
+
+@pytest.mark.parametrize("wrong", ["twice", "a stranger's"])
+def test_an_optimiser_has_what_its_base_trains_once(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    def optimizers(self: Any, optimizer: Any) -> dict[str, torch.optim.Optimizer]:
+        made = {"own": optimizer(self.pi.parameters(), 0.1)}
+        if wrong == "twice":
+            return {**made, "again": optimizer(self.pi.parameters(), 0.1)}
+        return {**made, "another": optimizer([torch.nn.Parameter(torch.zeros(1))], 0.1)}
+
+    monkeypatch.setattr(bases.find("bc").value, "optimizers", optimizers)
+    with pytest.raises(UserError, match="bc: its optimisers may have each parameter"):
+        make_learner(dataset, method="bc")
 
 
 def test_adamw_shrinks_weights_beside_the_gradient(dataset: Dataset) -> None:

@@ -93,6 +93,7 @@ def assert_same_run(first: Path, second: Path) -> None:
         ("top_bc", {}),  # keeps what it has found in the dataset
         ("ctrl", {}),  # has a queue
         ("gsf-reward", {}),
+        ("iql", {"parts": {"iql": {"policy_lr": 1e-4}}, **EVERY_OPTION_OF_OPTIMISERS}),
         ("gsf-reward+curl", {"update": "alternating", **EVERY_OPTION_OF_OPTIMISERS}),
     ],
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from gsf.nets.encoders import Architecture, Encoder
 from gsf.nets.heads import HeadKind
@@ -19,6 +20,7 @@ if TYPE_CHECKING:  # acting needs neither data nor labels
     from gsf.learn.bases import Base
 
 Info = dict[str, Tensor | float]
+Optimize = Callable[[Iterable[nn.Parameter], float], Optimizer]  # of parameters, by a rate
 REWARD_CLIP = 10.0  # after scaling
 
 

@@ -7,19 +7,21 @@ are learnt from.
 import dataclasses
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim import Adam, AdamW, Optimizer
 
 from gsf.core.errors import UserError
 from gsf.data.dataset import Batch, Dataset
 from gsf.equations import gvf_return
 from gsf.gvf.training_labels import load_labels
 from gsf.learn.bases import Base
-from gsf.learn.context import Context, Info, Spec
+from gsf.learn.context import Context, Info, Optimize, Spec
 from gsf.learn.feed import Drawn
 from gsf.learn.losses import AuxiliaryLoss
 from gsf.learn.options import AgentConfig as AgentConfig
@@ -28,6 +30,7 @@ from gsf.nets.augment import random_crop
 from gsf.nets.encoders import Encoder
 from gsf.nets.runtime import frozen_copy, seeded, update_target
 
+Part = Base | AuxiliaryLoss
 REWARD_GAMMA = 0.99  # of the return whose spread is the unit of reward: one number per dataset
 
 
@@ -105,21 +108,28 @@ class Learner:
         self.ends = grad_steps if config.lr_schedule == "cosine" else None
         self.n_updates = 0
         self.joint = config.update == "joint"
-        self.optimizers = self._optimizers()
-        self.lrs = {name: x.param_groups[0]["lr"] for name, x in self.optimizers.items()}
+        self.steps = self._steps()
+        self.optimizers = {name: x for step in self.steps.values() for name, x in step.items()}
+        self.lrs = {name: [g["lr"] for g in x.param_groups] for name, x in self.optimizers.items()}
 
-    def _optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        """One for everything, or an own one for the auxiliary losses through the encoder."""
+    def _steps(self) -> dict[str, dict[str, Optimizer]]:
+        """The optimisers of each step: one for everything, or one for the base and one for the
+        auxiliary losses, both through the encoder; and those that parts have of their own."""
         config = self.config
-        shared, aux = list(self.encoder.parameters()), _trained(*self.losses.values())
-        rl = [*shared, *_trained(self.base), *(aux if self.joint else [])]
-        kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-        more: Any = {"weight_decay": config.weight_decay, "fused": True}
-        optimizers: dict[str, torch.optim.Optimizer] = {"rl": kind(rl, config.lr, **more)}
-        if self.losses and not self.joint:
-            assert config.aux_lr is not None
-            optimizers["aux"] = kind([*shared, *aux], config.aux_lr, **more)
-        return optimizers
+        kind: Any = AdamW if config.optimizer == "adamw" else Adam
+        optimizer = partial(kind, weight_decay=config.weight_decay, fused=True)
+
+        def optimizers(name: str, lr: float | None, *parts: Part) -> dict[str, Optimizer]:
+            own = {f"{x.name}.{key}": o for x in parts for key, o in _own(x, optimizer).items()}
+            apart = set(_optimized(own))
+            rest = [*self.encoder.parameters(), *_trained(*parts)]
+            return {name: optimizer([p for p in rest if p not in apart], lr), **own}
+
+        losses = self.losses.values()
+        steps = {"rl": optimizers("rl", config.lr, self.base, *(losses if self.joint else ()))}
+        if losses and not self.joint:
+            steps["aux"] = optimizers("aux", config.aux_lr, *losses)
+        return steps
 
     def _agreed(self, name: str) -> Any:
         """What the losses that say anything of it say alike; None: none does."""
@@ -140,7 +150,7 @@ class Learner:
         return batch, self._drawn(batch, rng)
 
     def _drawn(self, batch: Batch, rng: np.random.Generator) -> Drawn:
-        parts: dict[str, Base | AuxiliaryLoss] = {self.base.name: self.base, **self.losses}
+        parts: dict[str, Part] = {self.base.name: self.base, **self.losses}
         return {name: part.draw(self.dataset, batch, rng) for name, part in parts.items()}
 
     def update(
@@ -209,16 +219,18 @@ class Learner:
             crop=crop,
         )
 
-    def _step(self, name: str, terms: list[Tensor]) -> None:
-        optimizer, clip = self.optimizers[name], self.config.clip_grad
-        optimizer.zero_grad(set_to_none=True)
+    def _step(self, step: str, terms: list[Tensor]) -> None:
+        optimizers, clip = self.steps[step], self.config.clip_grad
+        for optimizer in optimizers.values():
+            optimizer.zero_grad(set_to_none=True)
         torch.stack(terms).sum().backward()  # type: ignore[no-untyped-call]
         share = share_of_lr(self.n_updates, self.config.warmup, self.ends)
-        for group in optimizer.param_groups:
-            group["lr"] = share * self.lrs[name]
-            if clip is not None:
-                nn.utils.clip_grad_norm_(group["params"], clip)
-        optimizer.step()
+        for name, optimizer in optimizers.items():
+            for group, lr in zip(optimizer.param_groups, self.lrs[name], strict=True):
+                group["lr"] = share * lr
+                if clip is not None:
+                    nn.utils.clip_grad_norm_(group["params"], clip)
+            optimizer.step()
 
     def _named(self, part: str, loss: Tensor, info: Info) -> dict[str, Tensor]:
         values = {name: torch.as_tensor(x, device=self.device) for name, x in info.items()}
@@ -242,3 +254,17 @@ class Learner:
 
 def _trained(*modules: nn.Module) -> list[nn.Parameter]:
     return [p for module in modules for p in module.parameters() if p.requires_grad]
+
+
+def _optimized(optimizers: Mapping[str, Optimizer]) -> list[nn.Parameter]:
+    return [p for x in optimizers.values() for group in x.param_groups for p in group["params"]]
+
+
+def _own(part: Part, optimizer: Optimize) -> Mapping[str, Optimizer]:
+    own = part.optimizers(optimizer)
+    if len(parameters := _optimized(own)) > len({*parameters} & {*_trained(part)}):
+        raise UserError(
+            f"{part.name}: its optimisers may have each parameter that it trains once, and nothing "
+            "else; mend its `optimizers`."
+        )
+    return own

@@ -125,6 +125,18 @@ def test_targets_follow_by_the_rate(dataset: Dataset) -> None:
         torch.testing.assert_close(target, 0.995 * old + 0.005 * new)
 
 
+def test_the_policy_may_learn_at_a_rate_of_its_own(dataset: Dataset) -> None:
+    by_one, by_two = make_learner(dataset), make_learner(dataset, policy_lr=3e-5)
+    first = [p.clone() for p in by_one.base.parameters()]
+    for learner in (by_one, by_two):
+        learner.update(dataset.sample(16, np.random.default_rng(0)), np.random.default_rng(1))
+    for old, one, (name, two) in zip(
+        first, by_one.base.parameters(), by_two.base.named_parameters(), strict=True
+    ):  # Adam's first step is as long as the rate, whatever the gradient
+        share = 0.1 if name.startswith("pi.") else 1.0
+        torch.testing.assert_close(two - old, share * (one - old), rtol=1e-3, atol=1e-7)
+
+
 def test_of_what_was_logged_it_prefers_what_pays(dataset: Dataset) -> None:
     # One state, action 0 pays 0 and action 1 pays 1, each logged as often: BC tosses a coin.
     paid = Dataset.open(dataset.path)
@@ -134,7 +146,7 @@ def test_of_what_was_logged_it_prefers_what_pays(dataset: Dataset) -> None:
     paid.reward = paid.action.astype(np.float32)
     paid.terminated, paid.has_next = np.ones(len(paid), bool), np.zeros(len(paid), bool)
     learner, rng = make_learner(paid), np.random.default_rng(0)
-    learner.lrs["rl"] = 3e-3
+    learner.lrs["rl"] = [3e-3]
     for _ in range(40):
         learner.update(paid.sample(16, rng), rng)
         learner.base.after_step(0.2)  # not a matter of how fast targets follow

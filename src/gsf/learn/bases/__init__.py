@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from gsf.core.options import check
 from gsf.core.registry import Registry
 from gsf.learn.context import Context as Context
 from gsf.learn.context import Info as Info
+from gsf.learn.context import Optimize as Optimize
 from gsf.learn.context import Past as Past
 from gsf.learn.context import Spec as Spec
 
@@ -68,6 +70,11 @@ class Base(nn.Module, ABC):
     def scores_in(self, past: Past) -> Tensor:
         """The same of agents that remember their episode.  [n,A]; only with `memory` another."""
         return self.scores(past.z[torch.arange(len(past.now)), past.now])
+
+    def optimizers(self, optimizer: Optimize) -> Mapping[str, Optimizer]:
+        """Optimisers of its own, by name, for some of what it trains; the run's takes the others.
+        `optimizer(parameters, lr)` makes one as --optimizer says; any of torch's will do."""
+        return {}
 
     def after_step(self, rate: float) -> None:
         """Called after each optimiser step: EMA of the base's own targets, if it has any."""

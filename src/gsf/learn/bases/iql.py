@@ -12,10 +12,11 @@ from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from gsf.core.options import Weight, above, inside
+from gsf.core.options import StepSize, Weight, above, inside
 from gsf.equations import gvf_target, iql_policy_loss, iql_value_loss, td_loss
-from gsf.learn.bases import Base, Context, Info, Spec
+from gsf.learn.bases import Base, Context, Info, Optimize, Spec
 from gsf.nets.encoders import Encoder
 from gsf.nets.heads import Critic, head
 from gsf.nets.runtime import frozen_copy, update_target
@@ -38,6 +39,9 @@ class IQL(Base):
         """How much better actions are preferred; 0 is behaviour cloning. Authors: 3 or 10."""
         max_weight: Annotated[float, above(0, 10**6)] = 100.0
         """No action weighs more in the policy's loss."""
+        policy_lr: StepSize | None = None
+        """The policy's learning rate, by an optimiser of its own. Default: --lr, by the one that
+        trains all else."""
         apart: bool = False
         """Q and V have encoders of their own, as the authors' networks have nothing in common; z is
         the policy's alone. More than twice the cost."""
@@ -91,6 +95,10 @@ class IQL(Base):
     def scores(self, z: Tensor) -> Tensor:
         logits: Tensor = self.pi(z)
         return logits
+
+    def optimizers(self, optimizer: Optimize) -> Mapping[str, Optimizer]:
+        lr = self.config.policy_lr
+        return {} if lr is None else {"policy": optimizer(self.pi.parameters(), lr)}
 
     def after_step(self, rate: float) -> None:
         update_target(self.target_q, self.q, rate)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from gsf.core.errors import UserError
 from gsf.core.options import Weight, check
@@ -19,6 +20,7 @@ from gsf.core.registry import Registry
 from gsf.data.dataset import Batch, Dataset
 from gsf.learn.context import Context as Context
 from gsf.learn.context import Info as Info
+from gsf.learn.context import Optimize as Optimize
 from gsf.learn.context import Spec as Spec
 
 
@@ -69,6 +71,11 @@ class AuxiliaryLoss(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, context: Context) -> tuple[Tensor, Info]: ...
+
+    def optimizers(self, optimizer: Optimize) -> Mapping[str, Optimizer]:
+        """Optimisers of its own, by name, for some of what it trains; the run's takes the others.
+        `optimizer(parameters, lr)` makes one as --optimizer says; any of torch's will do."""
+        return {}
 
     def after_step(self) -> None:
         """Called after each optimiser step: EMA of the loss's own targets, if it has any."""
