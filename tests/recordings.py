@@ -6,7 +6,7 @@ import numpy as np
 
 from gsf.data.recording import BLOCK, Recording
 from gsf.data.replay import Recorder, play_blocks
-from gsf.suites.procgen import make_env
+from gsf.suites import make_env
 
 
 def record(game="coinrun", n_steps=BLOCK + 76, n_envs=3, seed=4, levels=range(20)):

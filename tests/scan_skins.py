@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gsf.suites import _skins
+from gsf.suites import _skins, make_env
 from gsf.suites._skins import Skin
-from gsf.suites.procgen import GAMES, make_env
+from gsf.suites.procgen import GAMES
 
 N_STEPS = 80
 MOST = 200  # backgrounds

@@ -22,8 +22,7 @@ from gsf.core.sealed import load_checkpoint
 from gsf.core.stage import read_manifest
 from gsf.data.recording import BLOCK, Recording
 from gsf.data.replay import Recorder, Replay
-from gsf.suites import facts_of
-from gsf.suites.procgen import make_env
+from gsf.suites import facts_of, make_env
 from signals import stopped
 
 WALKS = Path(__file__).parents[1] / "walks.py"

@@ -20,7 +20,7 @@ from gsf.behaviour.ppo import (
     value_loss,
 )
 from gsf.core.errors import UserError
-from gsf.suites.procgen import make_env
+from gsf.suites import make_env
 
 SMALL = PPOConfig(encoder="nature", n_envs=4, n_steps=8, minibatches=2, epochs=2, device="cpu")
 

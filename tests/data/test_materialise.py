@@ -15,7 +15,8 @@ from gsf.core.errors import UserError
 from gsf.data.dataset import Dataset
 from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.data.recording import Recording, concatenate
-from gsf.suites.procgen import GAMES, make_env
+from gsf.suites import make_env
+from gsf.suites.procgen import GAMES
 from recordings import record
 
 

@@ -11,7 +11,8 @@ from gsf.data.inspect import ListConfig, list_data
 from gsf.data.recording import BLOCK, Recording, concatenate
 from gsf.data.replay import Recorder, Replay, play_blocks
 from gsf.data.tiers import SHIPPED, list_shipped, tier_of
-from gsf.suites.procgen import GAMES, make_env
+from gsf.suites import make_env
+from gsf.suites.procgen import GAMES
 from recordings import record
 
 

@@ -26,8 +26,8 @@ from gsf.evaluation.temperature import choose
 from gsf.learn.agent import load_agent
 from gsf.nets.acting import TEMPERATURES, entropy, mode_at, sample, tempered
 from gsf.reporting.gather import gather
-from gsf.suites import facts_of
-from gsf.suites.procgen import ProcgenVectorEnv, make_env
+from gsf.suites import facts_of, make_env
+from gsf.suites.procgen import ProcgenVectorEnv
 from players import LEVELS, HashAgent, train_run, write_dataset
 from recordings import record
 from signals import stopped

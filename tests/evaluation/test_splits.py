@@ -6,7 +6,7 @@ import pytest
 from gsf.core.errors import UserError
 from gsf.evaluation import splits
 from gsf.evaluation.splits import fixed_actions, split_levels
-from gsf.suites.procgen import make_env
+from gsf.suites import make_env
 
 # Found by comparing: maze 1,000,000 plays like level 70, 1,000,015 like 51, 1,000,019 like 59.
 REPEATED = {1_000_000: 70, 1_000_015: 51, 1_000_019: 59}

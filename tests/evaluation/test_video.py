@@ -14,7 +14,7 @@ from gsf.evaluation.players import Player, RandomActor
 from gsf.evaluation.rollout import Step
 from gsf.evaluation.video import PlayConfig, Video, play
 from gsf.nets.acting import sample
-from gsf.suites.procgen import make_env
+from gsf.suites import make_env
 from players import HashAgent, train_run, write_dataset
 
 RANDOM = {"agents": "random", "game": "starpilot", "level": 1_000_003}

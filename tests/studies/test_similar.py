@@ -19,7 +19,7 @@ from gsf.gvf.fit import FitConfig, fit
 from gsf.studies import similar
 from gsf.studies.replays import Plays
 from gsf.studies.similar import Pair, SimilarConfig, far_in_action, segments, state_cosine
-from gsf.suites.procgen import make_env
+from gsf.suites import make_env
 
 N_STEPS, N_ENVS = 320, 4
 FACTS = {"encoder": "impala_small", "game": "fruitbot", "difficulty": "easy"}

@@ -11,10 +11,10 @@ from gsf.evaluation.evaluate import EvaluateConfig, evaluate
 from gsf.evaluation.splits import split_levels
 from gsf.learn.check import CheckConfig, check
 from gsf.suites import find_game, looks, make_env
+from gsf.suites import make_env as procgen
 from gsf.suites._skins import N_BACKGROUNDS, Skin, Skins, number, places, skins_of, wear
 from gsf.suites.looks import Draw, Dressed, Filters, draw_filter
 from gsf.suites.procgen import GAMES
-from gsf.suites.procgen import make_env as procgen
 from scan_skins import after, future, future_in_a_child
 
 GREY = np.full((1, 4, 4, 3), 100, np.uint8)

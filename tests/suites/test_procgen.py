@@ -181,22 +181,6 @@ def test_lent_buffers_are_not_copies():
     assert env.step(np.array([7, 7]))[0] is first
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("pong", range(5), 2, 0), "unknown game 'pong'"),
-        (("coinrun", [], 1, 0), "levels is empty"),
-        (("coinrun", [-1], 1, 0), "level seeds lie in"),
-        (("coinrun", [2**31], 1, 0), "level seeds lie in"),
-        (("coinrun", [1, 2], 3, 0), "use at most 2"),
-        (("coinrun", range(5), 0, 0), "n_envs must be positive"),
-    ],
-)
-def test_bad_requests_say_what_is_wrong(arguments, message):
-    with pytest.raises(UserError, match=message):
-        make_env(*arguments)
-
-
 def test_what_was_refused_can_be_closed():
     """As Gymnasium does when such an env is forgotten."""
     procgen.ProcgenVectorEnv.__new__(procgen.ProcgenVectorEnv).close_extras()

@@ -1,5 +1,6 @@
 """A suite in a file of the user's own: named, played, trained for; what has none is said."""
 
+import gc
 import itertools
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from gsf.evaluation.evaluate import EvaluateConfig, evaluate
 from gsf.evaluation.splits import split_levels
 from gsf.evaluation.video import PlayConfig, play
 from gsf.suites import Game, Suite, facts_of, find_game, known_facts, make_env, name_game, turns
+from gsf.suites.grids import GridEnv
+from gsf.suites.gymnasium import GymVectorEnv
+from gsf.suites.procgen import ProcgenVectorEnv
 from players import train_run
 
 FILE = Path(__file__).parents[1] / "corridors.py"
@@ -82,6 +86,23 @@ def test_turns_are_parts_of_a_list_or_draws_from_a_range():
     assert set(drawn) == {10, 11, 12, 13}
     assert drawn != list(itertools.islice(other, 50))
     assert drawn == list(itertools.islice(turns(range(10, 14), 2, seed=0)[0], 50))
+
+
+@pytest.mark.parametrize("make_env", [GridEnv, GymVectorEnv, ProcgenVectorEnv])
+@pytest.mark.parametrize(
+    ("levels", "n_envs", "message"),
+    [
+        ([], 1, "levels is empty"),
+        ([-1], 1, "levels lie in 0..2147483646, got -1..-1"),
+        ([2**31], 1, "levels lie in"),
+        ([1, 2], 3, "use at most 2"),
+        (range(5), 0, "n_envs must be positive"),
+    ],
+)
+def test_levels_that_no_env_can_play_are_said(make_env, levels, n_envs, message):
+    with pytest.raises(UserError, match=message):
+        make_env({ProcgenVectorEnv: "coinrun"}.get(make_env, "grid5_looks"), levels, n_envs, 0)
+    gc.collect()  # Gymnasium closes what was refused, too
 
 
 def test_it_is_evaluated_level_by_level_whatever_the_number_of_envs():

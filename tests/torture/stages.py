@@ -31,7 +31,7 @@ from gsf.gvf.label import LabelConfig, label
 from gsf.learn.train import TrainConfig, train
 from gsf.reporting.report import ReportConfig, report
 from gsf.studies.similar import SimilarConfig, similar
-from gsf.suites.procgen import make_env
+from gsf.suites import make_env
 from gsf.sweep.run import RunConfig, run
 
 GAME, BLOCK = "fruitbot", 32

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gsf.core.errors import UserError
-from gsf.core.files import digest, open_own, tell, write_atomic
+from gsf.core.files import digest, make_folder, open_own, tell, write_atomic
 from gsf.core.processes import starting
 from gsf.core.schema import COUNT
 from gsf.core.sealed import read_lines, to_line
@@ -26,6 +26,18 @@ console = Console(stderr=True)
 def show_in(file: IO[str] | None) -> None:
     """Where the console writes from now on; None: to standard error."""
     console.file = file  # type: ignore[assignment]
+
+
+@contextlib.contextmanager
+def logged(path: Path) -> Iterator[None]:
+    """Inside, what a user would have seen goes into a file, behind what it holds."""
+    make_folder(path.parent)
+    with open_own(path, "a") as file, contextlib.redirect_stdout(file):
+        show_in(file)
+        try:
+            yield
+        finally:
+            show_in(None)
 
 
 class Metrics:

@@ -5,7 +5,7 @@ of levels, nor of who plays beside it.
 """
 
 import contextlib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -66,21 +66,37 @@ def rollout(
 
     `temperature`: one, or that of every level in the list, which may name a level repeatedly.
     """
-    suite, name = find_game(game)
-    facts, m = suite.games[name], len(levels)
+    m = len(levels)
     n = min(n_envs or m, m)
     temperatures = np.broadcast_to(np.asarray(temperature, np.float64), m)
-    to_class = np.eye(len(facts.distinct_actions))[facts.action_classes]  # [A, classes]
-    options: dict[str, Any] = {"difficulty": difficulty, "threads": threads}
-    drawn = getattr(actor, "drawn", {})
-    if max_frames and n < m:  # no slot begins its next level before its env ends
-        for first in range(0, m, n):
-            part = slice(first, first + n)
-            limits = options | {"seed": seed, "max_frames": max_frames}
-            for step in rollout(actor, game, levels[part], temperatures[part], **limits):
+    env: dict[str, Any] = {"difficulty": difficulty, "threads": threads}
+    env |= getattr(actor, "drawn", {})
+    # If episodes are cut, no slot begins its next level before its env ends.
+    size = n if max_frames and n < m else m
+    for first in range(0, max(m, 1), max(size, 1)):
+        part = slice(first, first + size)
+        played = _play(actor, game, levels[part], temperatures[part], seed, n, max_frames, env)
+        with contextlib.closing(played):
+            for step in played:
                 yield replace(step, at=step.at + first)
-        return
-    env = suite.make_env(name, list(levels), n, 0, copy=False, **options, **drawn)
+
+
+def _play(
+    actor: Actor,
+    game: str,
+    levels: Sequence[int],
+    temperatures: Array,
+    seed: int,
+    n_envs: int,
+    max_frames: int | None,
+    options: Mapping[str, Any],
+) -> Generator[Step, None, None]:
+    """`rollout` in one env, of `options`."""
+    suite, name = find_game(game)
+    facts, m = suite.games[name], len(levels)
+    n = min(n_envs, m)
+    to_class = np.eye(len(facts.distinct_actions))[facts.action_classes]  # [A, classes]
+    env = suite.make_env(name, list(levels), n, 0, copy=False, **options)
     with contextlib.closing(env):
         obs, _ = env.reset()
         at = np.arange(n)  # what each slot plays

@@ -21,6 +21,7 @@ Levels = range | Sequence[int]
 # Data of a player nearer to random play than this `Game.way` cannot tell methods apart. It was
 # fixed before any game was compared.
 LEAST_WAY = 0.1
+LAST_LEVEL = 2**31 - 2  # recordings have 32 bits for each
 MOST_REWARD = float(np.finfo(np.float32).max)  # what datasets can hold
 Array = NDArray[Any]
 
@@ -142,6 +143,25 @@ def turns(levels: Levels, n_envs: int, seed: int) -> list[Iterator[int]]:
         return [itertools.cycle(levels[slot::n_envs]) for slot in range(n_envs)]
     rngs = np.random.default_rng(seed).spawn(n_envs)
     return [_draws(levels, rng) for rng in rngs]
+
+
+def checked(levels: Levels, n_envs: int) -> Levels:
+    """A range of consecutive levels as it is, anything else as a list; refused if that many slots
+    cannot play them."""
+    drawn = isinstance(levels, range) and levels.step == 1
+    chosen = levels if drawn else [int(level) for level in levels]
+    if not len(chosen):
+        raise UserError("levels is empty; give at least one level.")
+    if min(chosen) < 0 or max(chosen) > LAST_LEVEL:
+        raise UserError(f"levels lie in 0..{LAST_LEVEL}, got {min(chosen)}..{max(chosen)}.")
+    if n_envs < 1:
+        raise UserError(f"n_envs must be positive, got {n_envs}.")
+    if not drawn and n_envs > len(chosen):
+        raise UserError(
+            f"{n_envs} envs for a list of {len(chosen)} levels would leave slots without a level; "
+            f"use at most {len(chosen)}."
+        )
+    return chosen
 
 
 def _draws(levels: range, rng: np.random.Generator) -> Iterator[int]:

@@ -17,7 +17,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from gsf.core.errors import UserError
-from gsf.suites import Game, Levels, Suite
+from gsf.suites import Game, Levels, Suite, checked
 
 Array = NDArray[Any]
 ACTIONS = ("up", "right", "down", "left")
@@ -171,12 +171,9 @@ class GridEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         threads: int | None = None,
         copy: bool = True,
     ) -> None:
-        if not len(levels) or min(levels) < 0:
-            raise UserError("levels are numbers from 0 on, at least one.")
+        self.levels = levels = checked(levels, n_envs)
+        self.game, self.num_envs, self.seed = game, n_envs, seed
         listed = not isinstance(levels, range)
-        if not 1 <= n_envs <= (len(levels) if listed else n_envs):
-            raise UserError(f"{n_envs} envs for {len(levels)} levels; use 1 to {len(levels)}.")
-        self.game, self.levels, self.num_envs, self.seed = game, levels, n_envs, seed
         self._lists = [levels[slot::n_envs] for slot in range(n_envs)] if listed else None
         self.step_limit = STEPS * side(game)
         self.single_observation_space = gymnasium.spaces.Box(

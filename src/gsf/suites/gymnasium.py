@@ -19,7 +19,7 @@ from gsf.core import registry
 from gsf.core.errors import UserError
 from gsf.core.images import image_shape, to_hwc
 from gsf.core.registry import Found, Registry
-from gsf.suites import MOST_REWARD, Game, Levels, Suite, turns
+from gsf.suites import MOST_REWARD, Game, Levels, Suite, checked, turns
 
 Array = NDArray[Any]
 COMPLETED = ("completed", "success", "is_success")  # keys of an info that say an episode was won
@@ -192,12 +192,11 @@ class GymVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         threads: int | None = None,
         copy: bool = True,
     ) -> None:
-        if not levels:
-            raise UserError("levels is empty; give at least one level.")
-        self.game, self.levels, self.num_envs, self.seed = game, levels, n_envs, seed
+        self._slots: list[_Slot] = []  # first of all: Gymnasium also closes what was refused
+        self.levels = checked(levels, n_envs)
+        self.game, self.num_envs, self.seed = game, n_envs, seed
         self._copy = copy
         self._obs = np.empty((n_envs, *games[game].obs_shape), np.uint8)
-        self._slots: list[_Slot] = []
         self._start([1] * n_envs)
 
     def _start(self, begun: Sequence[int]) -> None:

@@ -15,51 +15,21 @@ from numpy.typing import NDArray
 
 from gsf.core import cores
 from gsf.core.errors import UserError
-from gsf.suites import Levels, Suite
+from gsf.suites import Levels, Suite, checked
 from gsf.suites._procgen_games import GAMES, STEP_LIMITS
 
 DIFFICULTIES = ("easy", "hard")
 MOST_STATE = 1 << 20  # bytes of a slot's latent state
 
 
-def make_env(
-    game: str,
-    levels: Levels,
-    n_envs: int,
-    seed: int,
-    *,
-    difficulty: str | None = None,
-    threads: int | None = None,
-    copy: bool = True,
-    plain: bool = False,
-) -> "ProcgenVectorEnv":
-    """A vector env that plays exactly these levels: a list in order, a range drawn at random.
-
-    env = make_env("coinrun", levels=[1_000_000, 1_000_001], n_envs=2, seed=0)
-
-    `copy=False` lends Procgen's own buffers, overwritten by the next step. `plain=True` draws
-    neither backgrounds nor textures; all else is exactly the same.
-    """
-    difficulty = difficulty or DIFFICULTIES[0]
-    return ProcgenVectorEnv(
-        game, levels, n_envs, seed, difficulty, threads=threads, copy=copy, plain=plain
-    )
-
-
-procgen = Suite(
-    "procgen",
-    GAMES,
-    make_env,
-    DIFFICULTIES,
-    published_by="PPO, 25M frames",
-    replays_with="procgen-mirror 0.10.7",
-    plain={"plain": True},
-)
-
-
 class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
-    """`info["level"]` is the level of the observation returned, `info["prev_level"]` the level
-    the action was taken in, `info["completed"]` whether an episode that ended was won."""
+    """Plays exactly these levels: a list in order, a range drawn at random.
+
+    `info["level"]` is the level of the observation returned, `info["prev_level"]` the level the
+    action was taken in, `info["completed"]` whether an episode that ended was won. `copy=False`
+    lends Procgen's own buffers, overwritten by the next step. `plain=True` draws neither
+    backgrounds nor textures; all else is exactly the same.
+    """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012 (Gymnasium's interface)
 
@@ -69,26 +39,19 @@ class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         levels: Levels,
         n_envs: int,
         seed: int,
-        difficulty: str,
         *,
+        difficulty: str | None = None,
         threads: int | None = None,
         copy: bool = True,
         plain: bool = False,
     ) -> None:
+        difficulty = difficulty or DIFFICULTIES[0]
         if difficulty not in DIFFICULTIES:
             known = " and ".join(DIFFICULTIES)
             raise UserError(f"unknown difficulty {difficulty!r}; Procgen has {known}.")
         self.game, self.difficulty, self.seed = game, difficulty, seed
         self.step_limit = STEP_LIMITS[game]
-        self.levels = _checked_levels(levels)
-        if n_envs < 1:
-            raise UserError(f"n_envs must be positive, got {n_envs}.")
-        if self._listed and n_envs > len(self.levels):
-            raise UserError(
-                f"{n_envs} envs for a list of {len(self.levels)} levels would leave slots "
-                f"without a level; use at most {len(self.levels)}."
-            )
-        self.num_envs = n_envs
+        self.levels, self.num_envs = checked(levels, n_envs), n_envs
         facts = GAMES[game]
         self.single_observation_space = gymnasium.spaces.Box(0, 255, facts.obs_shape, np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(len(facts.actions))
@@ -119,16 +82,8 @@ class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             first, count = self.levels.start, len(self.levels)
         else:
             first, count = self.levels[0], 1
-        self._procgen = _procgen_env(
-            self.num_envs,
-            self.game,
-            self.difficulty,
-            first,
-            count,
-            self.seed,
-            self._threads,
-            self._plain,
-        )
+        drawn = first, count, self.seed, self._threads, self._plain
+        self._procgen = _procgen_env(self.num_envs, self.game, self.difficulty, *drawn)
 
     def _begin_level(self, slots: Sequence[int] | range) -> None:
         """Puts each slot at the start of the next level assigned to it."""
@@ -296,14 +251,12 @@ def _procgen() -> Any:
     return ProcgenGym3Env
 
 
-def _checked_levels(levels: Levels) -> Levels:
-    """A range of consecutive levels as it is, anything else as a list of exact levels."""
-    chosen = levels if isinstance(levels, range) and levels.step == 1 else list(map(int, levels))
-    if len(chosen) == 0:
-        raise UserError("levels is empty; give at least one level seed.")
-    if min(chosen) < 0 or max(chosen) >= 2**31 - 1:
-        raise UserError(
-            f"level seeds lie in 0..{2**31 - 2}, got {min(chosen)}..{max(chosen)}; "
-            "Procgen knows no others."
-        )
-    return chosen
+procgen = Suite(
+    "procgen",
+    GAMES,
+    ProcgenVectorEnv,
+    DIFFICULTIES,
+    published_by="PPO, 25M frames",
+    replays_with="procgen-mirror 0.10.7",
+    plain={"plain": True},
+)

@@ -23,7 +23,7 @@ import torch
 from gsf.core import registry
 from gsf.core.errors import UserError, is_out_of_memory
 from gsf.core.files import atomic_directory, digest, heard_by, is_leftover
-from gsf.core.logs import Beat, console, send_beats, show_in
+from gsf.core.logs import Beat, console, logged, send_beats
 from gsf.core.stage import DONE, MANIFEST
 from gsf.core.version import __version__
 from gsf.sweep.cache import Cache
@@ -86,7 +86,7 @@ def work(order: Order, ask: Ask) -> Outcome:
             raise LostError(error) from None
 
     try:
-        with _own_directory() as home, _logged(home / order.unit.log):
+        with _own_directory() as home, logged(home / order.unit.log):
             sender = Sender(order, home, ask_or_leave)
             outcome = _guarded(lambda: _go_on(order, ask_or_leave, sender))
             console.file.flush()
@@ -156,18 +156,6 @@ def _own_directory() -> Iterator[Path]:
         finally:
             shutil.rmtree(home, ignore_errors=True)
             Path(file.name).unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _logged(path: Path) -> Iterator[None]:
-    """What a user would have seen goes into a log, which travels like the rest."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a") as file, contextlib.redirect_stdout(file):
-        show_in(file)
-        try:
-            yield
-        finally:
-            show_in(None)
 
 
 def _fetch(ask: Ask, name: str, to: Path) -> None:

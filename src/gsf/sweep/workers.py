@@ -21,9 +21,8 @@ from typing import Protocol, TypeVar
 
 from gsf.core import cores, registry
 from gsf.core.errors import UserError, is_closed_pipe
-from gsf.core.files import make_folder, open_own
 from gsf.core.interrupts import Interrupted, interruptible, stoppable
-from gsf.core.logs import Beat, console, send_beats, show_in
+from gsf.core.logs import Beat, console, logged, send_beats
 from gsf.core.processes import starting
 from gsf.sweep.live import Board
 
@@ -172,19 +171,11 @@ def _serve(named: list[Path], pipe: Connection) -> None:
         while True:
             job = pipe.recv()
             try:
-                pipe.send(_run_logged(job))
+                with logged(_log(job)):
+                    failure = _attempt(job)
+                pipe.send(failure)
             except Interrupted as stopped:  # our parent says that it was interrupted
                 pipe.send(str(stopped) or "stopped")
-
-
-def _run_logged(job: Work) -> str | None:
-    make_folder(_log(job).parent)
-    with open_own(_log(job), "a") as file, contextlib.redirect_stdout(file):
-        show_in(file)
-        try:
-            return _attempt(job)
-        finally:
-            show_in(None)
 
 
 def _die_with_parent() -> None:
