@@ -23,10 +23,12 @@ import pytest
 import scipy.stats  # noqa: F401
 import torch  # noqa: F401
 
+from forked import forked
+
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "src" / "gsf"
 TABLE = Path(__file__).with_suffix(".txt")
-FAILED, CRASHED = 1, 70  # pytest's exit code where tests ran and failed; others are no answer
+FAILED = 1  # pytest's exit code where tests ran and failed; others are no answer
 
 
 class Mutant(NamedTuple):
@@ -58,22 +60,15 @@ def read(table: str) -> list[Mutant]:
 
 def run(tests: set[str], sources: Path) -> tuple[int, str]:
     """pytest's exit code and words; the tests see gsf as it is in `sources`."""
-    with tempfile.TemporaryFile() as words:
-        if not (child := os.fork()):  # which has all that takes long to import, and no gsf
-            os.dup2(words.fileno(), 1)
-            os.dup2(words.fileno(), 2)
-            os.chdir(ROOT)
-            os.environ["PYTHONPATH"] = str(sources)  # for what the tests start
-            sys.path.insert(0, str(sources))
-            named, code = (f"tests/{test}" for test in sorted(tests)), CRASHED
-            try:
-                code = pytest.main(["-x", "-p", "no:cacheprovider", *named])
-            finally:
-                sys.stdout.flush()
-                os._exit(code)
-        _, status = os.waitpid(child, 0)
-        words.seek(0)
-        return os.waitstatus_to_exitcode(status), words.read().decode()
+
+    def work() -> int:
+        os.chdir(ROOT)
+        os.environ["PYTHONPATH"] = str(sources)  # for what the tests start
+        sys.path.insert(0, str(sources))
+        named = (f"tests/{test}" for test in sorted(tests))
+        return pytest.main(["-x", "-p", "no:cacheprovider", *named])
+
+    return forked(work)  # from this process, which has all that takes long to import, and no gsf
 
 
 @contextlib.contextmanager

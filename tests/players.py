@@ -55,5 +55,5 @@ def write_dataset(
 
 def train_run(dataset: Dataset, out: Path, seed: int = 3, **options) -> Path:
     """Two steps of CQL, both kept."""
-    small = {"encoder": "impala_small", "grad_steps": 2, "batch": 4, "keep": 2, "device": "cpu"}
+    small = {"encoder": "patches", "grad_steps": 2, "batch": 4, "keep": 2, "device": "cpu"}
     return train(TrainConfig(dataset=dataset.path, out=out, seed=seed, **(small | options)))

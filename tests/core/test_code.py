@@ -1,14 +1,15 @@
 """gsf's own code as an input: an edit in place gives no stale results, other words do no harm."""
 
+import importlib
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import gsf
+from forked import forked
 from gsf.core import code
 from gsf.core.code import decided_by
 from gsf.core.stage import read_manifest
@@ -93,15 +94,19 @@ def run_copy(tmp_path, dataset):
     home = tmp_path / "copy"
     shutil.copytree(SOURCE, home / "gsf", ignore=shutil.ignore_patterns("shipped"))
 
+    def gsf_of_the_copy(command):
+        for name in [x for x in sys.modules if x.partition(".")[0] == "gsf"]:
+            del sys.modules[name]
+        sys.path.insert(0, str(home))
+        os.chdir(tmp_path)
+        return importlib.import_module("gsf.cli").main(command)
+
     def run(*more):
-        command = [sys.executable, "-m", "gsf", "train", str(dataset.path), "--out", "run"]
+        command = ["train", str(dataset.path), "--out", "run"]
         command += ["--method", "cql", "--preset", "smoke", "--grad-steps", "2", "--batch", "4"]
         command += more
-        env = os.environ | {"PYTHONPATH": str(home)}
-        done = subprocess.run(
-            command, capture_output=True, text=True, cwd=tmp_path, env=env, check=False
-        )
-        return done.returncode, " ".join((done.stdout + done.stderr).split())
+        code, said = forked(lambda: gsf_of_the_copy(command))
+        return code, " ".join(said.split())
 
     def edit(file, old, new):
         path = home / "gsf" / file

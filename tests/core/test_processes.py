@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 import mines
-from chains import write_chain
-from own_code import BASE
+from gsf.core import registry
+from gsf.sweep.workers import run_all
+from own_code import CUMULANT
+from toys import toys
 
 GSF = Path(sys.executable).with_name("gsf")
 EVERY_HELP = """
@@ -41,11 +43,10 @@ def test_gsf_imports_nothing_from_the_current_folder(mined, command):
     subprocess.run(command, cwd=mined, check=True, capture_output=True)
 
 
-def test_nor_do_the_workers_of_a_sweep_whose_code_of_ones_own_runs(mined):
-    write_chain(mined / "data")
-    (mined / "mine.py").write_text(BASE)
-    command = [GSF, "run", "--datasets", "data", "--out", "out"]
-    command += ["--methods", "mine.py:Imitate", "--seeds", "2", "--workers", "2", "--no-report"]
-    command += ["--train.grad-steps", "1", "--train.batch", "4", "--train.encoder", "impala_small"]
-    subprocess.run(command, cwd=mined, check=True, capture_output=True)
-    assert len(list(mined.glob("out/*/imitate/seed*/DONE"))) == 2
+def test_nor_do_the_workers_of_a_sweep_whose_code_of_ones_own_runs(mined, monkeypatch, forget):
+    count = f"with open({str(mined / 'ran')!r}, 'a') as file:\n    file.write('!')\n"
+    (mined / "mine.py").write_text(CUMULANT + count)
+    monkeypatch.chdir(mined)
+    registry.allow([Path("mine.py")])
+    assert not run_all(toys(mined, "well", "well"), workers=2)
+    assert (mined / "ran").read_text() == "!!!"  # here, and in two workers

@@ -25,6 +25,7 @@ QUICK = {
     "lr": 1e-3,
     "target_rate": 0.1,
     "diagnose": False,
+    "encoder": "patches",
 }
 
 
@@ -62,7 +63,8 @@ def test_td_is_close_on_a_chain_at_every_scale_and_bootstraps_mc(tmp_path):
 
 def test_bf16_changes_the_values_by_little(tmp_path):
     dataset = write_chain(tmp_path / "d", SCALES)
-    config = FitConfig(dataset.path, tmp_path / "full", estimator="td", grad_steps=40, **QUICK)
+    options = {**QUICK, "encoder": "impala_small", "grad_steps": 40}
+    config = FitConfig(dataset.path, tmp_path / "full", estimator="td", **options)
     full = values_of(config)
     half = values_of(dataclasses.replace(config, out=tmp_path / "half", precision="bf16"))
     assert not np.array_equal(half, full)

@@ -15,6 +15,7 @@ import torch
 import tiny
 from given import given
 from gsf import cli
+from gsf.core import registry
 from gsf.core.code import is_code
 from gsf.core.errors import UserError
 from gsf.core.loop import all_finite
@@ -27,7 +28,6 @@ from gsf.learn.train import TrainConfig, train
 from gsf.reporting.report import ReportConfig, report
 from gsf.sweep.run import RunConfig, run
 from own_code import LOSS
-from recordings import record
 
 BASELINES = ["curl", "ctrl", "deepmdp", "vpn", "cssc", "pse"]
 
@@ -168,7 +168,7 @@ def test_bases_and_losses_share_no_name() -> None:
 
 
 def test_an_agent_with_code_of_a_file_acts_only_where_the_file_was_named(
-    own: Path, dataset: Dataset
+    own: Path, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = own / "run"
     argv = [str(dataset.path), "--out", str(out), "--method", "my-loss.py:Pull"]
@@ -178,15 +178,11 @@ def test_an_agent_with_code_of_a_file_acts_only_where_the_file_was_named(
     assert manifest["method"] == "tiny"
     assert {x for x in manifest["inputs"] if not is_code(x)} == {"dataset", "imitate", "tiny"}
     assert load_agent(out).method == "tiny"  # named in this process
-    code = f"from gsf.learn.agent import load_agent; load_agent({str(out)!r})"
-    alone = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
-    assert "if you trust it, name the file, as it was, with --code" in alone.stderr
-    code = "from gsf.core.registry import allow; from pathlib import Path; "
-    code += "allow([Path('my_base.py')]); from gsf.learn.agent import load_agent; "
-    code += f"load_agent({str(out)!r})"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    monkeypatch.setattr(registry, "_named", {})  # as in another process
+    with pytest.raises(UserError, match="if you trust it, name the file, as it was, with --code"):
+        load_agent(out)
+    registry.allow([Path("my_base.py")])  # its loss is not needed to act
+    assert load_agent(out).method == "tiny"
 
     (own / "my_base.py").write_text((own / "my_base.py").read_text() + "# changed\n")
     assert cli.main(["train", *argv, "--encoder", "impala_small"]) == 2  # another base
@@ -250,15 +246,15 @@ def test_one_new_file_is_a_new_method(new_loss: Path, dataset: Dataset, tmp_path
 
 def test_the_sweep_and_the_report_find_it(new_loss: Path, tmp_path: Path) -> None:
     assert "pull" in methods.all_methods()
-    record("starpilot", n_steps=200, n_envs=4, levels=range(3)).save(tmp_path / "play.gsfrec")
     small = ("train.grad_steps=2", "train.batch=8", "materialise.transitions=800")
+    small += ("train.encoder=patches",)
     few = ("evaluate.n_seen=2", "evaluate.n_validation=0", "evaluate.n_unseen=2", "pull.power=3")
     out = run(
         RunConfig(
             out=tmp_path / "out",
             preset="smoke",
             methods=("cql", "pull"),
-            recordings=(str(tmp_path / "play.gsfrec"),),
+            recordings=("grid5_looks-best",),
             options=given(*small, *few),
             report=False,
             workers=1,  # others would not see the folder

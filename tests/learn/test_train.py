@@ -1,9 +1,8 @@
 import dataclasses
 import json
+import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 
 import gsf
 import tiny
+from forked import forked
 from gsf.core import command_line
 from gsf.core.code import is_code
 from gsf.core.errors import UserError
@@ -171,25 +171,21 @@ def test_a_cosine_ends_where_it_was_to_end(dataset: Dataset, tmp_path: Path) -> 
 
 def test_survives_kill_9(dataset: Dataset, tmp_path: Path) -> None:
     config = config_of(dataset, tmp_path / "killed", grad_steps=8, checkpoint_every=5)
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import json, os, signal, sys, torch\n"
-        "from gsf.core.options import from_json\n"
-        "from gsf.learn.learner import Learner\n"
-        "from gsf.learn.train import TrainConfig, train\n"
-        "torch.set_num_threads(1)\n"
-        "update, calls = Learner.update, []\n"
-        "def dying(self, *args):\n"
-        "    calls.append(0)\n"
-        "    if len(calls) == 7:\n"
-        "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return update(self, *args)\n"
-        "Learner.update = dying\n"
-        "train(from_json(TrainConfig, json.loads(sys.argv[1])))\n"
-    )
-    command = [sys.executable, str(script), json.dumps(to_json(config))]
-    killed = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    update, calls = Learner.update, 0
+
+    def dying(self: Learner, *args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 7:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return update(self, *args)
+
+    def work() -> None:
+        Learner.update = dying  # type: ignore[method-assign]
+        train(config)
+
+    code, said = forked(work)
+    assert code == -signal.SIGKILL, said
     assert not (config.out / "DONE").exists()
     train(config)
     whole = dataclasses.replace(config, out=tmp_path / "whole")

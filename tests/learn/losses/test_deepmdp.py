@@ -20,7 +20,7 @@ def episodes(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def make_learner(dataset: Dataset, **options: Any) -> Learner:
-    config = AgentConfig(method="deepmdp", on="bc", encoder="impala_small", crop=0, **options)
+    config = AgentConfig(method="deepmdp", on="bc", encoder="patches", crop=0, **options)
     return Learner(config, dataset, np.random.default_rng(0))
 
 

@@ -21,9 +21,7 @@ def episodes(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def make_learner(dataset: Dataset, **options: Any) -> Learner:
-    config = AgentConfig(
-        method="vpn", on="bc", encoder="impala_small", crop=0, gamma=GAMMA, **options
-    )
+    config = AgentConfig(method="vpn", on="bc", encoder="patches", crop=0, gamma=GAMMA, **options)
     return Learner(config, dataset, np.random.default_rng(0))
 
 
