@@ -245,7 +245,7 @@ def test_a_run_that_keeps_being_lost_fails_but_not_one_that_goes_on_between():
     lost = Outcome("NodeDiedError", own=False)
     for saved in (False, False, True, True, False):
         assert queue.settle(queue.take(), lost, saved) == {}
-    why = "lost 3 times without going on, at last: NodeDiedError"
+    why = "lost 3 times without getting further, the last time: NodeDiedError"
     assert queue.settle(queue.take(), lost, False) == {"run": why} == queue.reasons
     assert queue.take() is None
 

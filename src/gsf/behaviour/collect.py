@@ -18,12 +18,7 @@ import numpy as np
 from gsf.behaviour.hold import held
 from gsf.behaviour.options import CollectConfig as CollectConfig
 from gsf.behaviour.plan import PLAN, planned
-from gsf.behaviour.policy import (
-    POLICY,
-    BehaviourPolicy,
-    load_policy,
-    save_policy,
-)
+from gsf.behaviour.policy import POLICY, BehaviourPolicy, load_policy, save_policy
 from gsf.behaviour.ppo import CPU_CHUNK, PPO
 from gsf.behaviour.record import (
     DATASET,

@@ -82,11 +82,7 @@ class BehaviourPolicy:
 
 def save_policy(path: Path, net: ActorCritic, provenance: dict[str, Any]) -> BehaviourPolicy:
     policy = BehaviourPolicy(net, {**provenance, "digest": weights_digest(net)})
-    state = {
-        "format": FORMAT,
-        "provenance": json.dumps(policy.provenance),
-        "net": net.state_dict(),
-    }
+    state = {"format": FORMAT, "provenance": json.dumps(policy.provenance), "net": net.state_dict()}
     save_checkpoint(path, state)
     return policy
 

@@ -103,10 +103,7 @@ class RewardScaler:
         self._var, self._count = square / total, total
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "returns": self._ret.tolist(),
-            "moments": [self._mean, self._var, self._count],
-        }
+        return {"returns": self._ret.tolist(), "moments": [self._mean, self._var, self._count]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._ret[:] = state["returns"]

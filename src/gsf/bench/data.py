@@ -98,10 +98,7 @@ def _sampling(path: Path, batch: int, frame_bytes: int) -> dict[str, float]:
     first = sample()
     for start in range(0, len(dataset.obs), batch):
         dataset.obs.check(np.arange(start, min(start + batch, len(dataset.obs))))
-    timers = {
-        "sample": sample,
-        "memcpy": partial(_seconds_a_call, lambda: np.copyto(goal, source)),
-    }
+    timers = {"sample": sample, "memcpy": partial(_seconds_a_call, lambda: np.copyto(goal, source))}
     taken = take_turns(timers, SAMPLE_ROUNDS, f"bench data, sample {batch}")
     seconds = medians(taken)
     return {

@@ -18,7 +18,7 @@ from gsf.core.presets import PRESETS, preset_values
 from gsf.core.schema import parse_json
 
 _GROUP, _OWNER = "group_", "owner_"  # names of such fields begin so
-GENEROUS = 10**5  # whoever comes to such an end knows: help leaves it out
+GENEROUS = 10**5  # help shows no range whose end is that far off
 
 
 def parse(verb: str, config: Any, argv: list[str]) -> Any:
@@ -223,7 +223,7 @@ def _taken(
 
 
 def _explained(field: dataclasses.Field[Any], hint: Any, doc: str | None) -> Any:
-    """What help says of an option; a default of None or nothing says less than its own words."""
+    """What help says of an option. A default of None or "" is shown as `optional`."""
     known = range_of(hint)
     ends = [str(known)] if known is not None and known.high < GENEROUS else []
 

@@ -108,8 +108,8 @@ def panels(
     y: str = "",
     **options: Any,
 ) -> tuple["Figure", list["Axes"], list["Axes"], list["Axes"]]:
-    """A figure with a panel per title: itself, the panels, those at its left edge, those with none
-    below. `x` and `y` are what stands at the axes along its edges."""
+    """A panel per title. Returns the figure, all panels, those at its left edge, and those with no
+    panel below. `x` and `y` are written along the left edge and at the bottom alone."""
     n = len(titles)
     columns = min(2 if is_narrow() else columns, max(n, 1))
     rows = math.ceil(n / columns)
@@ -128,7 +128,7 @@ def panels(
     return figure, shown, left, bottom
 
 
-# What would differ from one drawing to the next.
+# What matplotlib would write into a file that differs from one drawing to the next.
 _UNSAID: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
     "svg": {"Date": None, "Creator": None},

@@ -217,7 +217,7 @@ def _asides(path: Path) -> list[Path]:
 
 
 def _aside_name(path: Path) -> Path:
-    """Nobody can foresee it, and put a link there first."""
+    """A name that nobody can foresee, so that nobody can put a link there first."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
 
 

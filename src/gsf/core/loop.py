@@ -46,8 +46,8 @@ class Loop:
     """What is trained and how far; when it is logged and saved."""
 
     out: Path
-    name: str  # in "ppo coinrun", and before the slash of metrics of the loop itself
-    of: str
+    name: str  # the first word beside the bar, "ppo coinrun", and of metrics, "ppo/seconds"
+    of: str  # the second word beside the bar
     total: tuple[str, str, int]  # whose option says how many steps: verb, option, number
     step: Callable[[], Mapping[str, Tensor | float]]  # one step; its metrics
     state: Callable[[], Mapping[str, Any]]  # everything that going on takes
@@ -58,8 +58,8 @@ class Loop:
     log_every: int = 50
     save_every: float = math.inf  # steps
     save_seconds: float = math.inf
-    keep: int = 0  # how often, evenly over training,
-    kept: tuple[str, ...] = ()  # these parts of the state stay
+    keep: int = 0  # how many checkpoints/step_<N>.pt there will be, evenly over training
+    kept: tuple[str, ...] = ()  # which parts of the state they hold
     shown: tuple[str, ...] = ("/loss",)  # ends of metrics' names, beside the bar
     advice: str = "Try a lower --lr."
     tensorboard: bool = True

@@ -60,8 +60,8 @@ def read_stage(path: Path) -> Stage:
 
 
 def find_stages(paths: Iterable[Path]) -> Iterator[Stage]:
-    """Every stage's directory at or below the paths. What lies inside one is its own business;
-    only a directory of rows may hold runs."""
+    """Every stage's directory at or below the paths. No stage is looked for inside
+    another, but in a directory of rows, which may hold runs."""
     done: set[Path] = set()
     for path in paths:
         for name, folders, files in os.walk(path):
@@ -98,7 +98,7 @@ class Results:
         return self._with_digest("dataset", stage.inputs.get("dataset"))
 
     def labels_of(self, dataset: Stage, cumulant: str) -> Stage | None:
-        """A dataset's labels. Of several: rather not a variant's, rather made without a network."""
+        """A dataset's labels. Those of no variant come first, then those without a network."""
         mine = [
             stage
             for stage in self.of_kind("labels")

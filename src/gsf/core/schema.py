@@ -3,7 +3,7 @@
 A form is a type (a float may be whole, a bool is no int), None, a tuple of forms of which one must
 fit, [form] for a list, {str: form} for a mapping, {"key": form} for one that has at least these
 keys, a key's `Maybe` if it may be missing, or a `Where`: a form and what must also hold. Files may
-be a stranger's: `parse_json` reads all JSON, and no number or list of a form is beyond all use.
+be a stranger's: `parse_json` reads all JSON, and forms say how large a number or a list may be.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What is read is what was written, or it is named: every file carries a checksum of its content.
+"""Every file carries a checksum of its content, so that damage is noticed when the file is read.
 
 Each form stays what tools expect: JSON is JSON, a table a table, a checkpoint loads with torch.
 Checksums guard against damage, not against malice; what a file must hold is said in schema.py.

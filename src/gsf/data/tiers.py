@@ -12,12 +12,7 @@ from gsf.core.errors import UserError, did_you_mean
 
 SHIPPED = Path(__file__).parent / "shipped"
 POLICY_TIER = "policy"
-TIERS = (
-    POLICY_TIER,
-    "weak",
-    "planned",
-    "best",
-)  # as they are listed; others come behind
+TIERS = (POLICY_TIER, "weak", "planned", "best")  # as they are listed; others come behind
 WEAK = 0.3  # how far a weak policy is from random to published play
 _HELD_OUT = "-validation"
 

@@ -162,12 +162,7 @@ def _played_in(suite: Suite, game: str) -> list[str]:
 
 
 def _reference(
-    name: str,
-    policy: Any,
-    game: str | None,
-    seed: int,
-    dataset: Path | None,
-    own: UserEnv | None,
+    name: str, policy: Any, game: str | None, seed: int, dataset: Path | None, own: UserEnv | None
 ) -> Player:
     """Random play, or a recorded policy. A dataset may say which levels count as seen, and which
     actions random play draws among."""
@@ -219,11 +214,7 @@ def _levels_of_policy(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _run_players(
-    run: Path,
-    game: str | None,
-    steps: Sequence[int | None],
-    device: Device,
-    own: UserEnv | None,
+    run: Path, game: str | None, steps: Sequence[int | None], device: Device, own: UserEnv | None
 ) -> list[Player]:
     from gsf.learn.agent import load_agent, read_temperature  # late: help needs no torch
     from gsf.nets.runtime import pick_device

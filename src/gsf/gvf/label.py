@@ -18,10 +18,7 @@ from gsf.core.files import atomic_directory, digest, digest_file
 from gsf.core.logs import console
 from gsf.core.stage import Identity, read_manifest
 from gsf.data.dataset import Dataset
-from gsf.equations import (
-    quantile_labels,
-    within_level_rank,
-)
+from gsf.equations import quantile_labels, within_level_rank
 from gsf.gvf.bins import CANDIDATE_BINS, bins_table, choose_bins
 from gsf.gvf.controls import check_source, values_of
 from gsf.gvf.diagnostics import stability, time_left_correlation

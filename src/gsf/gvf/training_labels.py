@@ -12,11 +12,7 @@ from torch import Tensor
 from gsf.core.errors import UserError
 from gsf.core.stage import read_manifest
 from gsf.data.dataset import Dataset
-from gsf.equations import (
-    bin_edges,
-    labels_from_edges,
-    quantile_labels,
-)
+from gsf.equations import bin_edges, labels_from_edges, quantile_labels
 from gsf.gvf.levels import check_made_from
 
 Array = npt.NDArray[Any]

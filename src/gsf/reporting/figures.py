@@ -27,7 +27,7 @@ NAMES_OF_REFERENCES = {"random": "random play", "behaviour": "recorded player"}
 
 
 def errors(frame: pd.DataFrame) -> Array:
-    """[2, n], how far intervals reach down and up; 0 where one does not hold its own estimate."""
+    """[2, n], how far intervals reach down and up; 0 where the estimate lies outside of its own."""
     return np.maximum([frame["value"] - frame["low"], frame["high"] - frame["value"]], 0)
 
 
@@ -117,8 +117,8 @@ def _points(ax: Axes, frame: pd.DataFrame, methods: Sequence[str], **line: Any) 
 
 
 def _few_ticks(ax: Axes, n: int = 3) -> None:
-    """In a narrow panel: so few numbers on its axis that they touch neither each other nor those
-    of the panel beside it."""
+    """So few numbers on the axis of a narrow panel that they touch neither each other nor those of
+    the panel beside it."""
     ax.xaxis.set_major_locator(MaxNLocator(max(n, 2), prune="upper" if n <= 3 else None))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:z.4g}"))
 

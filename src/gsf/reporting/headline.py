@@ -1,7 +1,7 @@
 """The report's first sentences: who is best on unseen levels, by how much, and how sure that is.
 
-Of one game in returns, of several in scores, which make games comparable. A tie is called a tie,
-and play that is no better than random play is called that.
+For one game in returns, for several in scores, which make games comparable. A tie is called a tie,
+and a method that plays no better than at random is said to.
 """
 
 from collections.abc import Sequence
@@ -95,7 +95,7 @@ def support(unseen: Replicates, seen: Replicates | None, baseline: str) -> list[
 
 
 def _poor(unseen: Replicates) -> str:
-    """Game by game, methods below random play or not told from it."""
+    """For each game, methods that are below random play or cannot be told from it."""
     if "random" not in unseen.scores.returns:
         return ""
     found = contrasts.differences(unseen, "random")
@@ -103,7 +103,7 @@ def _poor(unseen: Replicates) -> str:
     words = ""
     for kind, poor in (
         ("Below random play", found[found["high"] < 0]),
-        ("Not told from random play", found[(found["low"] <= 0) & (found["high"] >= 0)]),
+        ("Cannot be told from random play", found[(found["low"] <= 0) & (found["high"] >= 0)]),
     ):
         by_game = [f"{_join(list(x['method']))} in {g}" for g, x in poor.groupby("game")]
         words += f" {kind}: {'; '.join(by_game)}." if by_game else ""

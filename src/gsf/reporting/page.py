@@ -153,7 +153,7 @@ class Page:
             self.problems.append(f"{failure} ({_said(error)}).")
 
     def brief(self, words: str) -> str:
-        """The words with paths shortened: what stands above the results means nothing to others."""
+        """The words with paths from the results on: what stands before is of one machine."""
         for root in self.roots:
             words = words.replace(f"{root}/", "").replace(str(root), root.name)
         return words

@@ -245,8 +245,8 @@ def _common_games(games_of: Mapping[str, set[str]]) -> tuple[list[str], list[str
 def _weak_games(rows: pd.DataFrame, games: set[str]) -> tuple[set[str], list[str]]:
     """Games whose recorded player is too near to random play, on the levels it was recorded on.
 
-    If all games are so, none is named, but a caveat. A game is judged only if enough levels of it
-    were played.
+    If all games are so, none is left out, and a caveat says it. A game is judged only if enough
+    levels of it were played.
     """
     seen = rows[(rows["split"] == "seen") & (rows["mode"] == "sampled")].astype({"game": str})
     players = seen[(seen["method"] == "behaviour") & seen["game"].isin(list(games))]

@@ -26,7 +26,7 @@ def verify(config: VerifyConfig) -> None:
     checks = list(_checks(_find(config.path), config))
     if not checks:
         raise UserError(f"there is nothing in {config.path} that gsf has made.")
-    wrong: dict[str, None] = {}  # each thing once, whoever came across it
+    wrong: dict[str, None] = {}  # each once, though several checks may find it
     with progress("verify", len(checks), "files") as advance:
         for done, (path, check) in enumerate(checks, 1):
             try:

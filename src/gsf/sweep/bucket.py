@@ -37,10 +37,7 @@ class Bucket:
 
     def fetch(self, name: str, path: Path) -> None:
         """Copies a file to `path`; does nothing if there is none of that name."""
-        with (
-            contextlib.suppress(FileNotFoundError),
-            self._files.open_input_stream(name) as stream,
-        ):
+        with contextlib.suppress(FileNotFoundError), self._files.open_input_stream(name) as stream:
             write_atomic(path, stream.read())
 
     def remove(self, name: str) -> None:

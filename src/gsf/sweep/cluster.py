@@ -154,7 +154,7 @@ class Queue:
         self._lost[unit.name] = 1 if saved else self._lost[unit.name] + 1
         n = self._lost[unit.name]
         if n > self._retries:
-            why = f"lost {n} times without going on, at last: {outcome.reason}"
+            why = f"lost {n} times without getting further, the last time: {outcome.reason}"
             return dict(self._fail(unit, why))
         self.waiting.insert(0, unit)
         return {}

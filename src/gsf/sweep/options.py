@@ -159,7 +159,8 @@ class RunConfig(CodedOptions):
     def of(
         self, variant: "Variant", chosen: Sequence[str] = (), fixed: Sequence[str] = ()
     ) -> "RunConfig":
-        """With the words, each overruled by later ones: chosen, given, the variant's, fixed."""
+        """With more options. Where some disagree, the last of these counts: those that tuning has
+        `chosen`, those of the user, the variant's own, `fixed`."""
         ahead, behind = dict(map(parse, chosen)), dict(map(parse, (*variant.settings, *fixed)))
         return replace(self, options={**ahead, **self.options, **behind})
 

@@ -181,7 +181,7 @@ def _write_journal(path: Path, records: Mapping[str, Record]) -> None:
 
 
 def _bring_together(out: Path, records: dict[str, Record], bucket: Bucket) -> None:
-    """Of every unit the side with the later attempt is copied to the other."""
+    """Where `out` and the bucket differ in a unit, the later attempt at it replaces the other."""
     aside = out / f"{JOURNAL}.theirs"
     bucket.fetch(JOURNAL, aside)
     theirs = read_journal(aside)

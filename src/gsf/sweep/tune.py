@@ -3,8 +3,8 @@
 Where no suite can play, a trial is judged by the likelihood that its agent gives to the actions of
 validation data.
 
-In: a plan. Out: tuning/<game>/<method>/trial<k>, tuning/trials.csv and, of every game and method,
-the setting to keep, words as owner.option=value. The trials have a seed that is not reported.
+In: a plan. Out: tuning/<game>/<method>/trial<k>, tuning/trials.csv and, for every game and method,
+the best setting as owner.option=value. The trials have a seed that no reported run has.
 """
 
 import itertools
@@ -27,7 +27,6 @@ from gsf.learn.learner import AgentConfig
 from gsf.sweep.jobs import Job
 from gsf.sweep.options import MAX_SEEDS, RunConfig
 from gsf.sweep.plan import Chosen, Plan
-from gsf.sweep.sources import Source
 from gsf.sweep.variants import Variant
 
 SEED = MAX_SEEDS
@@ -51,26 +50,14 @@ def tune(plan: Plan, run_all: Callable[[Sequence[Job]], dict[Job, str]]) -> Chos
         'evaluate.splits=["validation"]',
         'evaluate.modes=["greedy", "sampled"]',
     )
-    jobs = {
-        plan.job(
-            replace(source, held_out=None),
-            method,
-            SEED,
-            _home(out, source, method, number),
-            trial,
-            fixed,
-        ): (
-            number,
-            trial,
-        )
-        for source, method in itertools.product(plan.sources.values(), plan.methods)
-        for number, trial in enumerate(_undecided_trials(config, method))
-    }
+    jobs: dict[Job, tuple[int, tuple[str, ...]]] = {}
+    for source, method in itertools.product(plan.sources.values(), plan.methods):
+        for number, trial in enumerate(_undecided_trials(config, method)):
+            home = out / source.folder / method.name / f"trial{number}"
+            job = plan.job(replace(source, held_out=None), method, SEED, home, trial, fixed)
+            jobs[job] = number, trial
     failures = run_all(list(jobs))
-    for (
-        job,
-        failure,
-    ) in failures.items():
+    for job, failure in failures.items():
         console.print(f"[red]failed:[/] tuning {job}: {failure}", soft_wrap=True)
     rows = [
         _judged(job).assign(trial=number, setting=" ".join(trial))
@@ -95,10 +82,6 @@ def _judged(job: Job) -> pd.DataFrame:
     found = overall(evaluate(replace(job.config.stage("evaluate", **given), fqe=False)))
     nll = found[found["quantity"] == "nll"]
     return nll.assign(mode=LIKELIHOOD, temperature=np.nan, **{"return": -nll["value"]})
-
-
-def _home(out: Path, source: Source, variant: Variant, number: int) -> Path:
-    return out / source.folder / variant.name / f"trial{number}"
 
 
 def _undecided_trials(config: RunConfig, variant: Variant) -> list[tuple[str, ...]]:

@@ -33,7 +33,7 @@ class Variant:
 
     @property
     def owners(self) -> dict[str, Any]:
-        """What the settings may be of, with its options: whatever is made for this method alone."""
+        """Stages and parts of the method whose options its settings may be, by name."""
         stages = ("train",) if self.method.cumulant is None else ("fit", "label", "train")
         parts = {part.name: part.value.Config for part in self.method.parts.values()}
         return {stage: STAGES[stage] for stage in stages} | parts

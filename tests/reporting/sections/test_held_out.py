@@ -41,7 +41,7 @@ def page_text(tmp_path_factory):
 
 
 def test_the_page_shows_every_run_and_never_asks_for_what_cannot_be_done(page_text):
-    assert "iql foretells the logged actions best: 0.700 nats a step" in page_text
+    assert "iql predicts the logged actions best: 0.700 nats a step" in page_text
     assert "Held-out contexts" in page_text
     assert "[0.60, 1.00]" in page_text
     assert "evaluate the run" not in page_text

@@ -46,12 +46,7 @@ class Film:
 
 
 def films(
-    runs: Runs,
-    found: Results,
-    rows: pd.DataFrame,
-    mode: Mode,
-    max_steps: int,
-    page: Page,
+    runs: Runs, found: Results, rows: pd.DataFrame, mode: Mode, max_steps: int, page: Page
 ) -> Iterator[Part]:
     """The same few unseen levels for every method of a game."""
     played = rows[rows["split"] == "unseen"]

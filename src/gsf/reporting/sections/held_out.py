@@ -46,7 +46,7 @@ def headline(rows: pd.DataFrame) -> str:
     nll = _over_seeds(overall(rows[rows["quantity"] == "nll"]))
     best = nll.sort_values("value").iloc[0]
     return (
-        f"On {best['n_contexts']} held-out contexts of {best['game']}, {best['method']} foretells "
+        f"On {best['n_contexts']} held-out contexts of {best['game']}, {best['method']} predicts "
         f"the logged actions best: {best['value']:.3f} nats a step (95 % {best['low']:.3f} to "
         f"{best['high']:.3f}). No return was played: those below are estimated from logged data."
     )

@@ -120,7 +120,7 @@ def _relative(r: Returns) -> pd.DataFrame:
 
 
 def _once(tidy: pd.DataFrame, source: Scores) -> pd.DataFrame:
-    """Of one game IQM, mean and median say the same: the mean alone, or just the game's own row."""
+    """Of one game IQM, mean and median are one number: it is shown once."""
     if len(source.games) > 1:
         return tidy
     if "statistic" in tidy:
