@@ -4,7 +4,6 @@ Machines are noisy and differ, so whatever is compared takes turns, and what cou
 """
 
 import contextlib
-import io
 import json
 import multiprocessing
 import re
@@ -22,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gsf.core.files import write_atomic
-from gsf.core.logs import console, progress
+from gsf.core.logs import progress, silence
 from gsf.core.processes import starting
 from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.data.recording import Recording
@@ -105,17 +104,6 @@ def _peak(work: Callable[..., Any], *arguments: Any) -> float:
 
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return float("nan")
-
-
-@contextlib.contextmanager
-def silence() -> Iterator[None]:
-    """What is done inside says nothing."""
-    before, console.quiet = console.quiet, True
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        console.quiet = before
 
 
 def show(title: str, numbers: Mapping[str, float], out: Path | None) -> None:

@@ -16,9 +16,10 @@ from typing import Any
 
 from gsf.behaviour.collect import collect
 from gsf.behaviour.options import CollectConfig
-from gsf.bench.measure import GAME, medians, random_play, seconds_of, show, silence, take_turns
+from gsf.bench.measure import GAME, medians, random_play, seconds_of, show, take_turns
 from gsf.bench.options import BenchSharedConfig as BenchSharedConfig
 from gsf.core import cores
+from gsf.core.logs import silence
 from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.evaluation.evaluate import EvaluateConfig, evaluate
 from gsf.gvf.fit import FitConfig, fit

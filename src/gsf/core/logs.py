@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import io
 import math
 import os
 import time
@@ -26,6 +27,17 @@ console = Console(stderr=True)
 def show_in(file: IO[str] | None) -> None:
     """Where the console writes from now on; None: to standard error."""
     console.file = file  # type: ignore[assignment]
+
+
+@contextlib.contextmanager
+def silence() -> Iterator[None]:
+    """What is done inside says nothing."""
+    before, console.quiet = console.quiet, True
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        console.quiet = before
 
 
 @contextlib.contextmanager

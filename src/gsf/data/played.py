@@ -4,7 +4,6 @@ import contextlib
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -52,13 +51,8 @@ class PlayWriter:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
 
     def write(self, block: Block, slot: int = 0, keep: NDArray[np.bool_] | None = None) -> None:
         """The next steps of the slots from `slot` on; `keep` [n_envs, n]: which of them."""

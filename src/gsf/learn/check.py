@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gsf.core.errors import FoundWrongError, UserError
+from gsf.core.logs import silence
 from gsf.core.sealed import load_checkpoint, save_checkpoint
 from gsf.data.dataset import Dataset
 from gsf.learn import bases, corridor, losses, methods
@@ -26,7 +27,7 @@ from gsf.learn.learner import Learner
 from gsf.learn.losses import AuxiliaryLoss
 from gsf.learn.options import AgentConfig
 from gsf.learn.options import CheckConfig as CheckConfig
-from gsf.learn.promises import BrokenError, require, silence, suites
+from gsf.learn.promises import BrokenError, require, suites
 from gsf.learn.promises import cumulants as of_cumulants
 from gsf.nets import encoders
 

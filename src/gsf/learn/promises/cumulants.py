@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from gsf.core.logs import silence
 from gsf.data.dataset import Dataset
 from gsf.gvf import cumulants
 from gsf.gvf.cumulants import Chunk
 from gsf.learn import corridor
-from gsf.learn.promises import require, silence
+from gsf.learn.promises import require
 
 
 @dataclass(frozen=True)
