@@ -31,7 +31,7 @@ def make_sweep(out: Path, n_seeds: int = 2) -> Path:
     home = out / "corridor"
     dataset = write_dataset(home / "dataset", n_levels=6, n_episodes=24)
     labels = write_labels(home / "labels-reward-mc", dataset)
-    small = {"encoder": "impala_small", "grad_steps": 4, "batch": 8, "device": "cpu", "keep": 2}
+    small = {"encoder": "patches", "grad_steps": 4, "batch": 8, "device": "cpu", "keep": 2}
     for method in METHODS:
         for seed in range(n_seeds):
             run = home / method / f"seed{seed}"

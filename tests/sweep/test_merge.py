@@ -23,6 +23,7 @@ def sweep(tmp_path_factory):
         recordings=(save_short_episodes(home),),
         options=given(
             "train.grad_steps=2",
+            "train.encoder=patches",
             "train.batch=16",
             "evaluate.n_seen=2",
             "evaluate.n_validation=0",

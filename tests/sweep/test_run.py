@@ -17,6 +17,7 @@ from synthetic import table_rows
 
 SMALL = (
     "train.grad_steps=2",
+    "train.encoder=patches",
     "train.batch=16",
     "evaluate.n_seen=2",
     "evaluate.n_validation=0",
@@ -70,7 +71,7 @@ def test_the_summary_says_what_its_intervals_are_over(tmp_path, capsys):
 def test_the_settings_reach_the_stages(swept):
     _, out = swept
     config = json.loads((out / "starpilot/gsf-reward/seed0/manifest.json").read_text())["config"]
-    assert (config["grad_steps"], config["batch"], config["encoder"]) == (2, 16, "impala_small")
+    assert (config["grad_steps"], config["batch"], config["encoder"]) == (2, 16, "patches")
     assert config["parts"]["gsf"]["tau"] == 0.25
 
 

@@ -22,7 +22,13 @@ from own_code import LOSS
 from recordings import save_short_episodes
 
 SETTINGS = ("evaluate.n_seen=2", "evaluate.n_validation=0", "evaluate.n_unseen=2")
-TINY = (*SETTINGS, "train.grad_steps=2", "train.batch=16", "materialise.transitions=3000")
+TINY = (
+    *SETTINGS,
+    "train.grad_steps=2",
+    "train.encoder=patches",
+    "train.batch=16",
+    "materialise.transitions=3000",
+)
 
 
 @pytest.mark.parametrize(
