@@ -57,11 +57,7 @@ class Metrics:
     checkpoint."""
 
     def __init__(
-        self,
-        directory: Path,
-        resume_step: int = 0,
-        tensorboard: bool = True,
-        wandb: bool = False,
+        self, directory: Path, resume_step: int = 0, tensorboard: bool = True, wandb: bool = False
     ) -> None:
         self._wandb = _start_wandb(directory) if wandb else None
         self._path = directory / METRICS

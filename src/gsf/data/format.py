@@ -133,10 +133,7 @@ class DatasetWriter:
             self._unsynced = 0
 
     def finish(
-        self,
-        columns: Rows | Iterable[Rows],
-        identity: Identity | None = None,
-        **facts: Any,
+        self, columns: Rows | Iterable[Rows], identity: Identity | None = None, **facts: Any
     ) -> dict[str, Any]:
         """Writes the columns, whole or in pieces of whole episodes, and returns the manifest.
 

@@ -121,10 +121,7 @@ def _choose(
 
 
 def _replay(
-    recording: Recording,
-    config: MaterialiseConfig,
-    kept: Sequence[Mask],
-    play: PlayWriter,
+    recording: Recording, config: MaterialiseConfig, kept: Sequence[Mask], play: PlayWriter
 ) -> int:
     """Writes a block while the next one is played; returns mismatches."""
     mismatches, slot, done = 0, 0, 0

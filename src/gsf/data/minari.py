@@ -160,11 +160,7 @@ def _brief(space: spaces.Space[Any]) -> str:
 
 
 def _episodes(
-    data: Any,
-    path: Path,
-    outlines: Sequence[Outline],
-    key: str | None,
-    obs_shape: tuple[int, ...],
+    data: Any, path: Path, outlines: Sequence[Outline], key: str | None, obs_shape: tuple[int, ...]
 ) -> Iterator[Episode]:
     with readable(path, NOT_READ):
         stored = data.storage.get_episodes(range(len(outlines)))

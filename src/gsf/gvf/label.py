@@ -70,11 +70,7 @@ def read_values(path: Path, manifest: dict[str, Any], dataset: Dataset) -> Array
 
 
 def _write(
-    config: LabelConfig,
-    dataset: Dataset,
-    fitted: dict[str, Any],
-    values: Array,
-    identity: Identity,
+    config: LabelConfig, dataset: Dataset, fitted: dict[str, Any], values: Array, identity: Identity
 ) -> None:
     found = quantile_labels(values, dataset.level, config.n_bins)
     rank = within_level_rank(values, dataset.level).astype(np.float32)

@@ -75,12 +75,7 @@ AGREEMENT = Shown(
 
 
 def explore(
-    game: str,
-    runs: Mapping[str, Stage],
-    found: Results,
-    n_sample: int,
-    limit: int,
-    page: Page,
+    game: str, runs: Mapping[str, Stage], found: Results, n_sample: int, limit: int, page: Page
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """One game: what the script shows, and rows of the table. `limit`: bytes of the pictures."""
     dataset = found.dataset_of(next(iter(runs.values())))
