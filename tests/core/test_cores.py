@@ -114,14 +114,20 @@ import gsf
 assert dict(os.environ) == before and "torch" not in sys.modules
 {start}
 assert "torch" not in sys.modules
-import torch
-print(os.environ["OMP_WAIT_POLICY"], torch.get_num_threads())
+print(os.environ["OMP_WAIT_POLICY"], {n_threads})
 """
+BY_TORCH, TOLD = "__import__('torch').get_num_threads()", "os.environ['OMP_NUM_THREADS']"
 
 
-@pytest.mark.parametrize("start", ["gsf.report", "from gsf import cli; cli.main(['data', 'list'])"])
-def test_a_verb_or_a_name_decides_before_torch_is_loaded_and_an_import_changes_nothing(start):
+@pytest.mark.parametrize(
+    ("start", "n_threads"),
+    [("gsf.report", BY_TORCH), ("from gsf import cli; cli.main(['data', 'list'])", TOLD)],
+    ids=["name", "verb"],
+)
+def test_a_verb_or_a_name_decides_before_torch_is_loaded_and_an_import_changes_nothing(
+    start, n_threads
+):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_"))}
-    command = [sys.executable, "-c", CODE.format(start=start)]
+    command = [sys.executable, "-c", CODE.format(start=start, n_threads=n_threads)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.split()[-2:] == ["passive", str(usable_cores())], done.stderr

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -32,13 +33,25 @@ def assert_same(one: Path, other: Path) -> None:
         assert first.get(fact) == second.get(fact), fact
 
 
+@pytest.fixture(scope="module")
+def play(tmp_path_factory):
+    """A dataset of real play, 800 rows."""
+    home = tmp_path_factory.mktemp("play")
+    record("starpilot", n_steps=400, n_envs=2, levels=range(4)).save(home / "play.gsfrec")
+    return materialise(MaterialiseConfig(str(home / "play.gsfrec"), home / "dataset"))
+
+
+@pytest.fixture(scope="module")
+def one_file(play):
+    return exported(play, play.with_name("hub"))
+
+
 @pytest.fixture
-def played(tmp_path, monkeypatch):
-    """Real play, in files of 300 rows and pieces of 70, which end within episodes."""
+def played(play, monkeypatch):
+    """The same, in files of 300 rows and pieces of 70, which end within episodes."""
     monkeypatch.setattr(parquet, "ROWS_A_FILE", 300)
     monkeypatch.setattr(parquet, "ROWS_AT_ONCE", 70)
-    record("starpilot", n_steps=400, n_envs=2, levels=range(4)).save(tmp_path / "play.gsfrec")
-    return materialise(MaterialiseConfig(str(tmp_path / "play.gsfrec"), tmp_path / "dataset"))
+    return play
 
 
 def test_play_of_procgen_comes_back_bit_for_bit(played, tmp_path, capsys):
@@ -126,10 +139,8 @@ WRONG = {
 
 
 @pytest.mark.parametrize("said", WRONG)
-def test_what_is_wrong_in_it_is_named(tmp_path, said):
-    record("starpilot", n_steps=400, n_envs=2, levels=range(4)).save(tmp_path / "play.gsfrec")
-    data = materialise(MaterialiseConfig(str(tmp_path / "play.gsfrec"), tmp_path / "dataset"))
-    folder = exported(data, tmp_path / "hub")
+def test_what_is_wrong_in_it_is_named(one_file, tmp_path, said):
+    folder = shutil.copytree(one_file, tmp_path / "hub")
     rewrite(folder, WRONG[said])
     with pytest.raises(UserError, match=said):
         import_data(ImportConfig(str(folder), tmp_path / "again"))
