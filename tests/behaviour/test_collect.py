@@ -35,6 +35,7 @@ TINY = {
     "minibatches": 2,
     "epochs": 1,
     "encoder": "nature",
+    "view": "game",
     "n_levels": 8,
     "checkpoint_seconds": 0.0,
     "device": "cpu",

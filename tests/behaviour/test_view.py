@@ -5,8 +5,8 @@ import types
 
 import numpy as np
 import pytest
-from behaviour.test_collect import TINY
 
+from behaviour.test_collect import TINY
 from gsf.behaviour.collect import CollectConfig, collect
 from gsf.behaviour.hold import held
 from gsf.behaviour.policy import BehaviourPolicy, load_policy
@@ -123,6 +123,9 @@ def test_what_cannot_be_is_refused(seen, tmp_path):
     config, _ = seen
     with pytest.raises(UserError, match="grids draws grid5_looks in one way only; leave --view"):
         CollectConfig(game="grid5_looks", view="plain")
+    assert CollectConfig(game="grid5_looks").schedule[-2:] == ("game", 1)
+    assert CollectConfig(game="maze", view="game").schedule[-2:] == ("game", 1)
+    assert CollectConfig(game="maze", view="plain").schedule[-2:] == ("plain", 2)
     further = dataclasses.replace(config, start_from=config.out, frames=900, view="game")
     with pytest.raises(UserError, match="trained with --view plain, not game"):
         collect(dataclasses.replace(further, out=tmp_path))

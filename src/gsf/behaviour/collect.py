@@ -147,7 +147,11 @@ def _policy_at(config: CollectConfig, path: Path | None) -> BehaviourPolicy | No
 
 def _check_trainable(config: CollectConfig, policy: BehaviourPolicy) -> None:
     own: dict[str, Any] = {"actions": "all", "frames": 0, "view": "game"} | policy.provenance
-    wanted = {"encoder": config.schedule.encoder, "actions": config.actions, "view": config.view}
+    wanted = {
+        "encoder": config.schedule.encoder,
+        "actions": config.actions,
+        "view": config.schedule.view,
+    }
     for option, value in wanted.items():
         if own[option] != value:
             raise UserError(
@@ -174,7 +178,9 @@ def _train(
             return trained
     keep_freed_memory()
     rng = np.random.default_rng([config.seed, TRAINING])
-    env = held(config.make_env(rng, **config.drawn), config.hold, facts_of(config.played).noop)
+    env = held(
+        config.make_env(rng, **config.drawn), config.schedule.hold, facts_of(config.played).noop
+    )
     ppo = PPO(config, env, rng, config.action_ids)
     if first:
         ppo.net.load_state_dict(first.net.state_dict())
@@ -233,8 +239,8 @@ def _provenance(
         "difficulty": config.difficulty,
         "actions": config.actions,
         "encoder": config.schedule.encoder,
-        "view": config.view,
-        "hold": config.hold,
+        "view": config.schedule.view,
+        "hold": config.schedule.hold,
         "seed": config.seed,
         "frames": ppo.frames,
         "return": ppo.mean_return,

@@ -40,9 +40,11 @@ PUBLISHED: dict[str, Any] = {
     "n_steps": 256,
     "minibatches": 8,
     "epochs": 3,
+    "view": "game",
 }
-# Deviation: of what was tried on one core (docs/notebook.md) this led after minutes in most games.
-ON_CPU = PUBLISHED | {"encoder": "nature", "n_steps": 64, "minibatches": 32, "epochs": 1}
+# Deviation: of what was tried on one core (docs/notebook.md) this learns most in minutes.
+ON_CPU = PUBLISHED | {"encoder": "strided", "n_steps": 128, "view": "plain"}
+HOLD = {"game": 1, "plain": 2}
 PLANNING_ENVS = 16  # of few transitions each then has whole episodes
 
 
@@ -54,6 +56,8 @@ class Schedule(NamedTuple):
     n_steps: int
     minibatches: int
     epochs: int
+    view: str
+    hold: int
 
 
 def _by_machine() -> dict[str, Any]:
@@ -64,19 +68,27 @@ def _by_machine() -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class PPOConfig(Options):
-    """How PPO learns: by default as published, without a GPU as led by the clock in most games."""
+    """How PPO learns: by default as published, without a GPU what learns most in minutes."""
 
     encoder: Annotated[str | None, Group.PPO] = None
-    """Network: impala, impala_small, nature, or your own as file.py:name (docs/extending.md).
-    Default: impala, without a GPU nature."""
+    """Network: impala, impala_small, nature, strided, or your own as file.py:name
+    (docs/extending.md). Default: impala, without a GPU strided."""
     n_envs: Annotated[int, between(1, 4096)] | None = None
     """Games played at once, in training and in recording. Default: 64, planning 16."""
     n_steps: Annotated[int, between(1, 65_536)] | None = None
-    """Steps of each game between two updates. Default: 256, without a GPU 64."""
+    """Steps of each game between two updates. Default: 256, without a GPU 128."""
     minibatches: BatchSize | None = None
-    """Parts that the frames of an update are divided into. Default: 8, without a GPU 32."""
+    """Parts that the steps of an update are divided into. Default: 8."""
     epochs: Annotated[int, between(1, 1000)] | None = None
-    """Passes over the frames of an update. Default: 3, without a GPU 1."""
+    """Passes over the steps of an update. Default: 3."""
+    view: Literal["game", "plain"] | None = None
+    """What a policy that is trained here sees, now and whenever it plays: the images of the game,
+    or the same states drawn without backgrounds and textures, of which it learns faster. What is
+    recorded are the game's images either way. Default: game; without a GPU plain, if the suite can
+    draw so."""
+    hold: Annotated[int, between(1, 64)] | None = None
+    """Steps that every action is held for in training, where they count as one step of learning.
+    The policy that comes of it chooses at every step. Default: 1, with a plain view 2."""
     gamma: Share = 0.999
     """Discount, also of the return whose std scales the rewards."""
     lam: Share = 0.95
@@ -95,13 +107,6 @@ class PPOConfig(Options):
     """Gradients are clipped to this norm."""
     reward_clip: Annotated[float, above(0, 10**6)] = 10.0
     """Scaled rewards are clipped to +- this."""
-    view: Literal["game", "plain"] = "game"
-    """What a policy that is trained here sees, now and whenever it plays: the images of the game,
-    or the same states drawn without backgrounds and textures, of which it learns faster. What is
-    recorded are the game's images either way."""
-    hold: Annotated[int, between(1, 64)] = 1
-    """Steps that every action is held for in training, where they count as one step of learning.
-    The policy that comes of it chooses at every step."""
     chunk: Annotated[BatchSize | None, Group.MACHINE] = None
     """Frames per forward and backward pass; gradients add up over a minibatch, so that this sets
     memory and speed, not the result (but for rounding). Default: 256 on a CPU, else all."""
@@ -116,6 +121,8 @@ class PPOConfig(Options):
             for name, value in _by_machine().items():
                 if getattr(self, name) is None:
                     object.__setattr__(self, name, value)
+        if self.hold is None:
+            object.__setattr__(self, "hold", HOLD.get(self.schedule.view))
         super().__post_init__()
         if self.schedule.minibatches > self.steps_per_update:
             raise UserError(
@@ -134,7 +141,7 @@ class PPOConfig(Options):
 
     @property
     def frames_per_update(self) -> int:
-        return self.steps_per_update * self.hold
+        return self.steps_per_update * self.schedule.hold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,6 +223,7 @@ class CollectConfig(PPOConfig, PlanConfig, CodedOptions):
     def __post_init__(self) -> None:
         if self.n_envs is None and self.player == "plan":
             object.__setattr__(self, "n_envs", PLANNING_ENVS)
+        left = [name for name in ("view", "hold") if getattr(self, name) is None]
         super().__post_init__()
         if self.env is not None:
             from gsf.suites.gymnasium import name_env
@@ -245,8 +253,11 @@ class CollectConfig(PPOConfig, PlanConfig, CodedOptions):
             raise UserError(f"{suite.name} does not know the best play of {game}; grids do.")
         if self.keep_weak and facts_of(game).way(0) is None:
             raise UserError(f"--keep-weak: nobody has published how well {game} can be played.")
-        if self.view == "plain" and not suite.plain:
-            raise UserError(f"{suite.name} draws {game} in one way only; leave --view out.")
+        if not suite.plain:
+            if self.view == "plain" and "view" not in left:
+                raise UserError(f"{suite.name} draws {game} in one way only; leave --view out.")
+            for name in left:
+                object.__setattr__(self, name, {"view": "game", "hold": HOLD["game"]}[name])
         if self.player == "plan" and self.plain:
             raise UserError("--player plan makes a recording; leave --plain out.")
 
@@ -268,7 +279,7 @@ class CollectConfig(PPOConfig, PlanConfig, CodedOptions):
     @property
     def drawn(self) -> Mapping[str, Any]:
         """Options of the env in which PPO learns: how it is drawn."""
-        return find_game(self.played)[0].drawn(self.view)
+        return find_game(self.played)[0].drawn(self.schedule.view)
 
     @property
     def action_ids(self) -> NDArray[np.int64]:

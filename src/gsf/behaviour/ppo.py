@@ -166,7 +166,7 @@ class PPO:
             self.net.parameters(), lr=config.lr, eps=config.adam_eps, fused=True
         )
         self.frames = 0
-        self._gamma = config.gamma**config.hold  # of a step that is several frames
+        self._gamma = config.gamma**config.schedule.hold  # of a step that is several frames
         self._scale = RewardScaler(config.schedule.n_envs, self._gamma, config.reward_clip)
         self._return = np.zeros(config.schedule.n_envs)  # of the episodes under way
         self._recent: deque[float] = deque(maxlen=N_RECENT)

@@ -31,7 +31,7 @@ PROGRAM = Path("cleanrl/ppo_procgen.py")
 NEEDS = ("gym", "procgen", "torch", "tyro", "tensorboard", "numpy")
 LACKS = "import importlib.util as u, sys; print(*[x for x in sys.argv[1:] if not u.find_spec(x)])"
 # Published, and CleanRL's defaults; `n_steps` is that of the benchmark.
-SCHEDULE: dict[str, Any] = {"n_envs": 64, "minibatches": 8, "epochs": 3}
+SCHEDULE: dict[str, Any] = {"n_envs": 64, "minibatches": 8, "epochs": 3, "view": "game"}
 
 
 def bench_collect(config: BenchCollectConfig) -> dict[str, float]:

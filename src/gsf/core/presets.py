@@ -63,6 +63,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "n_steps": 256,
             "minibatches": 8,
             "epochs": 3,
+            "view": "game",
         },
         "fit": {
             "estimator": "td",
