@@ -17,7 +17,7 @@ from gsf.data.replay import Replay
 from gsf.evaluation.logging_policy import recorded_probabilities
 from gsf.evaluation.players import BehaviourActor, find_players, under_looks
 from gsf.evaluation.rollout import rollout
-from gsf.suites.procgen import make_env
+from gsf.suites import make_env
 
 PLAIN = {"view": "plain", "hold": 2}
 
