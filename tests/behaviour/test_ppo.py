@@ -22,7 +22,9 @@ from gsf.behaviour.ppo import (
 from gsf.core.errors import UserError
 from gsf.suites import make_env
 
-SMALL = PPOConfig(encoder="nature", n_envs=4, n_steps=8, minibatches=2, epochs=2, device="cpu")
+SMALL = PPOConfig(
+    encoder="nature", view="game", n_envs=4, n_steps=8, minibatches=2, epochs=2, device="cpu"
+)
 
 
 def test_gae_by_hand():
@@ -142,7 +144,9 @@ class BrightOrDark:
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 def test_ppo_learns_to_look(precision):
     sizes = {"n_envs": 16, "n_steps": 4, "minibatches": 1, "epochs": 4}
-    config = PPOConfig(encoder="nature", lr=1e-3, **sizes, precision=precision, device="cpu")
+    config = PPOConfig(
+        encoder="nature", view="game", lr=1e-3, **sizes, precision=precision, device="cpu"
+    )
     ppo = PPO(config, BrightOrDark(16), np.random.default_rng(0), np.arange(15))
     first = ppo.iterate()
     assert ppo.net.trunk.bf16 == (precision == "bf16")
@@ -165,6 +169,7 @@ def grown(config, n=1):
 
 def test_chunks_add_up_to_the_gradient_of_the_minibatch():
     options = {"encoder": "nature", "n_envs": 4, "n_steps": 8, "minibatches": 1, "epochs": 1}
+    options |= {"view": "game"}
     whole, parts = (grown(PPOConfig(**options, chunk=chunk, device="cpu")) for chunk in (32, 9))
     for p, q in zip(whole.net.parameters(), parts.net.parameters(), strict=True):
         assert torch.allclose(p.grad, q.grad, rtol=1e-3, atol=1e-6)
@@ -173,6 +178,7 @@ def test_chunks_add_up_to_the_gradient_of_the_minibatch():
 
 def test_the_gradient_is_that_of_policy_value_and_entropy_together():
     options = {"encoder": "nature", "n_envs": 4, "n_steps": 8, "minibatches": 1, "epochs": 1}
+    options |= {"view": "game"}
     options |= {"gamma": 0.9, "lam": 0.5, "value_weight": 0.3, "entropy_weight": 0.2}
     ppo = grown(PPOConfig(**options, lr=1e-12, grad_norm=1e6, device="cpu"))  # hardly moves
     ppo._reward[:] = np.random.default_rng(1).normal(size=ppo._reward.shape)  # coins are rare
@@ -234,7 +240,7 @@ def test_other_threads_are_warned_about(capsys):
     ("options", "message"),
     [
         ({"epochs": 0}, "--epochs must be between 1"),
-        ({"n_envs": 2, "n_steps": 2, "minibatches": 5}, "more than the 4 frames"),
+        ({"n_envs": 2, "n_steps": 4, "minibatches": 9}, "more than the 8 steps"),
     ],
 )
 def test_impossible_options_are_refused(options, message):
