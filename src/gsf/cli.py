@@ -96,6 +96,9 @@ VERBS = {
     "data export": Verb(
         "data.importers", "export_data", "ExportConfig", "dataset -> Minari or Parquet"
     ),
+    "data levels": Verb(
+        "studies.repeats", "levels", "LevelsConfig", "how often a game's levels repeat each other"
+    ),
     "bench data": Verb("bench.data", "bench_data", "BenchDataConfig", "speed of the data path"),
     "bench train": Verb(
         "bench.train", "bench_train", "BenchTrainConfig", "speed of one training step"

@@ -17,7 +17,7 @@ from gsf.core.options import Count, Group, Options, docs_of, hints_of
 from gsf.learn.options import TrainConfig
 from gsf.sweep.options import RunConfig
 
-MOST = 15  # options under a heading
+MOST = 16  # options under a heading
 
 
 @pytest.fixture

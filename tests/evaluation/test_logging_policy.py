@@ -46,6 +46,7 @@ def player(monkeypatch):
         lambda *_: SimpleNamespace(
             facts=facts,
             provenance={"digest": "d"},
+            drawn={},
             action_ids=np.arange(3),
             act_probs=lambda obs: np.stack([1 - obs / 10, obs / 10, 0 * obs], 1),
         ),

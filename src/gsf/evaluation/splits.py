@@ -8,7 +8,7 @@ game's own distribution, and leaving them out would favour its rarer levels.
 import functools
 import re
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import xxhash
@@ -21,6 +21,13 @@ Split = Literal["seen", "validation", "unseen"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 MOST_TRIED = 100  # candidates for each level of a split
 N_ENVS = 64  # levels whose play is compared at once
+
+
+class Play(NamedTuple):
+    """Digests of what is seen of a level under a fixed list of actions."""
+
+    first: str  # of the first image
+    whole: str  # of all images, rewards and ends
 
 
 def split_levels(
@@ -62,22 +69,22 @@ def _unlike(
     game: str, first: int, n: int, avoided: tuple[int, ...], difficulty: str | None
 ) -> tuple[int, ...]:
     """The first n levels from `first` on that do not play like one of `avoided`."""
-    known = set(_plays(game, avoided, difficulty))
+    known = {play.whole for play in plays(game, avoided, difficulty)}
     kept: list[int] = []
     last = first + MOST_TRIED * n
     while len(kept) < n:
         if first >= last:
             raise UserError(f"hardly a level of {game} does not play like a training level.")
         candidates = range(first, first + n - len(kept))
-        plays = _plays(game, tuple(candidates), difficulty)
-        kept += [level for level, play in zip(candidates, plays, strict=True) if play not in known]
+        found = zip(candidates, plays(game, tuple(candidates), difficulty), strict=True)
+        kept += [level for level, play in found if play.whole not in known]
         first = candidates.stop
     return tuple(kept)
 
 
 @functools.lru_cache(maxsize=64)
-def _plays(game: str, levels: tuple[int, ...], difficulty: str | None) -> tuple[str, ...]:
-    """For each level a digest of all that is seen under a fixed list of actions."""
+def plays(game: str, levels: tuple[int, ...], difficulty: str | None) -> tuple[Play, ...]:
+    """Of each level, under the fixed list of actions."""
     parts = [levels[at : at + N_ENVS] for at in range(0, len(levels), N_ENVS)]
     return tuple(play for part in parts for play in _play_at_once(game, part, difficulty))
 
@@ -87,10 +94,11 @@ def fixed_actions(game: str) -> NDArray[np.int64]:
     return np.random.default_rng(0).integers(len(facts_of(game).actions), size=64)
 
 
-def _play_at_once(game: str, levels: tuple[int, ...], difficulty: str | None) -> list[str]:
+def _play_at_once(game: str, levels: tuple[int, ...], difficulty: str | None) -> list[Play]:
     """Plays each level in a slot of its own; one that ends early begins again."""
     env = make_env(game, levels, len(levels), seed=0, difficulty=difficulty, copy=False)
     digests = [xxhash.xxh3_64(obs.data) for obs in env.reset()[0]]
+    first = [state.hexdigest() for state in digests]
     for action in fixed_actions(game):
         obs, reward, terminated, truncated, _ = env.step(np.full(len(levels), action))
         for slot, state in enumerate(digests):
@@ -98,4 +106,4 @@ def _play_at_once(game: str, levels: tuple[int, ...], difficulty: str | None) ->
             state.update((terminated[slot] | truncated[slot]).tobytes())
             state.update(obs[slot].data)
     env.close()
-    return [state.hexdigest() for state in digests]
+    return [Play(x, state.hexdigest()) for x, state in zip(first, digests, strict=True)]

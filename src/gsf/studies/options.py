@@ -1,4 +1,4 @@
-"""What `gsf probe` and `gsf similar` may be told; read without torch, so that help is fast."""
+"""What `gsf probe`, `similar` and `data levels` may be told; read without torch: help is fast."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ from gsf.core.errors import UserError
 from gsf.core.options import Count, Incidental, Input, Options, Seed, Share, Some, above, between
 from gsf.core.schema import TEXT
 from gsf.core.stage import FILES, Kind
+from gsf.suites import find_game
 
 SIMILAR = Kind("similar", whole=({"game": TEXT, "files": FILES},))
 
@@ -74,3 +75,20 @@ class SimilarConfig(Options):
         super().__post_init__()
         if len(self.levels) == 1:
             raise UserError("--levels needs at least two levels to compare.")
+
+
+@dataclass(frozen=True)
+class LevelsConfig(Options):
+    """Count how often the levels of games repeat each other, by playing them."""
+
+    games: Annotated[tyro.conf.Positional[tuple[str, ...]], Some()]
+    """Games of an installed suite, such as Procgen's 16."""
+    n: Count = 500
+    """Unseen levels of each game to look at, beside its training levels."""
+    out: Incidental[Path | None] = None
+    """Also write the table to this CSV file."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for game in self.games:
+            find_game(game)

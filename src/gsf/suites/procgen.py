@@ -227,7 +227,8 @@ def _procgen_env(
         start_level=first_level,
         num_levels=n_levels,
         rand_seed=seed,
-        num_threads=threads,
+        # With one thread of its own every game would wait for it at every step.
+        num_threads=threads if threads > 1 else 0,
     )
     env._reuse_arrays = True  # gym3 would copy every frame on every look at it
     # Bound now: an env that the garbage collector closes while another one is being made would wait
