@@ -18,7 +18,8 @@ def test_a_level_that_plays_like_a_training_level_is_counted(tmp_path):
     levels(LevelsConfig(("maze",), n=30, out=tmp_path / "levels.csv"))
     header, row = open_table(tmp_path, (tmp_path / "levels.csv").read_bytes()).decode().split()[:2]
     found = dict(zip(header.split(","), row.split(","), strict=True))
-    assert found["game"] == "maze" and found["unseen"] == "30"
+    assert found["game"] == "maze"
+    assert found["unseen"] == "30"
     expected = repeats("maze", 30)
     assert expected["left_out"] == float(found["left_out"]) > 0
     assert expected["alike"] <= expected["first_frames"]
