@@ -53,7 +53,7 @@ def test_help_lists_every_verb_and_teaches_the_line_of_work(gsf):
     assert code == 0
     assert all(f"  {verb} " in out for verb in cli.VERBS)
     assert "collect -> materialise -> fit -> label -> train -> evaluate -> report" in out
-    assert gsf("data", "--help")[1].count("  data ") == 6
+    assert gsf("data", "--help")[1].count("  data ") == 7
 
 
 @pytest.mark.parametrize("verb", cli.VERBS)
