@@ -53,6 +53,43 @@ def test_one_future_begins_like_another_and_then_goes_its_own_way():
     assert futures.earned.tolist() == [3, 3]
 
 
+def test_who_does_not_know_the_future_goes_by_the_mean():
+    """The first future earns 5 with one chance of two, and loses 9 with the other."""
+    futures = Futures(actions([1, 1], [1, 1], [2, 2], [2, 2]), chances=2)
+    no = np.zeros(4, bool)
+    futures.see(0, np.array([5.0, -9, 1, 1]), no, no)
+    assert futures.mean(futures.value(worth=0, smooth=0)).tolist() == [-2, 1]
+    assert [*futures.tries(1)] == [2, 3]
+
+
+def test_each_future_is_tried_with_the_same_chances_and_those_ahead_are_copied_with_theirs():
+    config = CollectConfig(**SMALL | {"game": "plunder", "transitions": 16, "chances": 4})
+    play = PlannedPlay(config)
+    planner, env = play._planner, play._simulator
+    state = play.env.save(0)
+    drawn = planner._begin(state, 4)
+    assert drawn.shape == (16, 32)
+    assert (drawn[0] == drawn[:4]).all()
+    assert (drawn[0] != drawn[4]).any()
+    states = [env.save(slot)[0] for slot in range(16)]
+    assert states[:4] * 4 == states
+    assert len({*states, state[0]}) == 5
+    futures = Futures(drawn, chances=4)
+    futures.earned[8:12] = 1.0  # the third of four futures is ahead
+    env.step(np.array([0] * 8 + [9] * 4 + [0] * 4))
+    ahead = [env.save(slot)[0] for slot in range(8, 12)]
+    planner._regroup(futures, np.array([0, 1, 3, 2]), 1)
+    assert [env.save(slot)[0] for slot in range(4)] == ahead
+    assert futures.earned[:4].tolist() == [1.0] * 4
+    play.close()
+
+
+def test_a_game_whose_chance_cannot_be_changed_is_refused(forget):
+    config = CollectConfig(**SMALL | {"env": f"{WALKS}:make", "transitions": 16, "chances": 2})
+    with pytest.raises(UserError, match="random numbers to come cannot be changed"):
+        PlannedPlay(config)
+
+
 def test_random_actions_are_held():
     drawn = held_at_random(200, 64, actions(3, 5, 9), np.random.default_rng(0))
     assert drawn.shape == (200, 64)
@@ -183,6 +220,7 @@ def test_without_a_reward_in_sight_it_goes_where_it_has_not_been():
         ({"game": "maze", "start_from": Path("x")}, "not for --player plan"),
         ({"env": f"{WALKS}:make", "plain": True}, "leave --plain out"),
         ({"game": "maze", "width": 1}, "--width must be between 2"),
+        ({"game": "maze", "chances": 9}, "less than two futures of --chances 9"),
     ],
 )
 def test_what_it_cannot_do(options, said, forget):

@@ -12,7 +12,8 @@ from gsf.evaluation.splits import split_levels
 from gsf.learn.check import CheckConfig, check
 from gsf.suites import find_game, looks, make_env
 from gsf.suites import make_env as procgen
-from gsf.suites._skins import N_BACKGROUNDS, Skin, Skins, number, places, skins_of, wear
+from gsf.suites._skins import N_BACKGROUNDS, Skin, Skins, skins_of, wear
+from gsf.suites._state import number, places
 from gsf.suites.looks import Draw, Dressed, Filters, draw_filter
 from gsf.suites.procgen import GAMES
 from scan_skins import after, future, future_in_a_child

@@ -155,6 +155,10 @@ class PlanConfig(Options):
     commit: Annotated[int, between(1, 65_536)] = 24
     """Planning: steps of the best one that are played before it plans again; one that wins is
     played to its end."""
+    chances: Annotated[int, between(1, 256)] = 1
+    """Planning: with how many different random numbers to come each future is tried. With 1 the
+    player knows what will happen; with more it does not, and goes by their mean. --width counts all
+    of them."""
     smooth: Share = 0.1
     """Planning: how much a change of action at every step is worth avoiding, as a share of what it
     is worth to be still in the game. Play that changes less is easier to imitate."""
@@ -258,6 +262,11 @@ class CollectConfig(PPOConfig, PlanConfig, CodedOptions):
                 raise UserError(f"{suite.name} draws {game} in one way only; leave --view out.")
             for name in left:
                 object.__setattr__(self, name, {"view": "game", "hold": HOLD["game"]}[name])
+        if self.width < 2 * self.chances:
+            raise UserError(
+                f"--width {self.width} is less than two futures of --chances {self.chances} each; "
+                "give more."
+            )
         if self.player == "plan" and self.plain:
             raise UserError("--player plan makes a recording; leave --plain out.")
 

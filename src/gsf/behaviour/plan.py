@@ -2,7 +2,7 @@
 
 It needs a game whose states can be saved and restored (`RestorableEnv`); a policy, if there is one,
 plays half of the futures, random actions the others. It knows the random numbers to come, so not
-all that it does can be told from images (docs/data.md).
+all that it does can be told from images, unless it tries each future with several (`--chances`).
 Out: actions [n_steps, n_envs]. Killed at any moment, the same command goes on to the same ones.
 """
 
@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from gsf.behaviour.options import CollectConfig, PlanConfig
 from gsf.behaviour.policy import BehaviourPolicy
 from gsf.behaviour.record import RECORDING, from_tensors, to_tensors
+from gsf.core.errors import UserError
 from gsf.core.interrupts import stoppable
 from gsf.core.logs import progress
 from gsf.core.schema import NUMBER
 from gsf.core.sealed import fitting, load_checkpoint, save_checkpoint
 from gsf.data.replay import Returns
-from gsf.suites import RestorableEnv, find_game
+from gsf.suites import ChancyEnv, RestorableEnv, find_game
 
 PLAN = "plan.pt"
 SEGMENT = 16  # steps after which futures that fall behind become copies of those ahead
@@ -49,11 +50,14 @@ def places(obs: NDArray[np.uint8]) -> list[bytes]:
 
 
 class Futures:
-    """Futures of one state, tried side by side: actions [n, depth] and what came of them."""
+    """Futures of one state, tried side by side: actions [n, depth] and what came of them.
 
-    def __init__(self, actions: Actions) -> None:
+    Each is tried with as many `chances`, one beside the other, and goes by their mean.
+    """
+
+    def __init__(self, actions: Actions, chances: int = 1) -> None:
         n, depth = actions.shape
-        self.actions = actions
+        self.actions, self.chances = actions, chances
         self.earned = np.zeros(n)  # discounted
         self.alive = np.ones(n, bool)
         self.won = np.zeros(n, bool)  # or ended with a reward
@@ -75,6 +79,14 @@ class Futures:
         changes = smooth * self.changes / self.actions.shape[1]
         value: NDArray[np.float64] = self.earned + worth * ((self.alive | self.won) - changes)
         return value
+
+    def mean(self, facts: Array) -> NDArray[np.float64]:
+        """[n] -> [n / chances]"""
+        return np.asarray(facts.reshape(-1, self.chances).mean(1), np.float64)
+
+    def tries(self, future: int) -> range:
+        """The slots in which it is tried."""
+        return range(future * self.chances, (future + 1) * self.chances)
 
     def copy(self, source: int, to: int, t: int) -> None:
         """One future begins like another: its first t steps, then its own."""
@@ -112,14 +124,15 @@ class Planner:
         in the game when the future ends, or of having won it.
         """
         config, env, rng = self._config, self._env, self._rng
-        futures = Futures(held_at_random(config.width, config.depth, self._ids, rng))
-        futures.actions[0, : len(kept)] = kept[: config.depth]
-        for slot in range(config.width):
-            env.restore(slot, state)
+        n = config.width // config.chances
+        futures = Futures(self._begin(state, n), config.chances)
+        futures.actions[: config.chances, : len(kept)] = kept[: config.depth]
         for t in range(config.depth):
             if self._policy:
-                guided = slice(config.width - config.width // 2, None)
-                futures.actions[guided, t] = self._policy.sample(env.observe()[0][guided], rng)
+                guided = slice((n - n // 2) * config.chances, None)
+                seen_by_it = env.observe()[0][guided][:: config.chances]
+                chosen = self._policy.sample(seen_by_it, rng)
+                futures.actions[guided, t] = chosen.repeat(config.chances)
             obs, reward, terminated, truncated, info = env.step(futures.actions[:, t])
             ended = terminated | truncated
             futures.see(t, reward, ended, info.get("completed", np.zeros_like(ended)))
@@ -130,33 +143,57 @@ class Planner:
                 order = self._order(futures, obs, seen, worth)
                 if not last:
                     self._regroup(futures, order, t + 1)
-        best = self._order(futures, obs, seen, worth)[-1]
-        length = int(futures.length[best])
-        play = length if futures.won[best] else min(config.commit, length)
-        return Plan(futures.actions[best, :length].copy(), play)
+        best = futures.tries(int(self._order(futures, obs, seen, worth)[-1]))
+        lengths = futures.length[best]
+        surely = int(lengths.min())
+        play = surely if futures.won[best].all() else min(config.commit, surely)
+        return Plan(futures.actions[best[0], : lengths.max()].copy(), play)
+
+    def _begin(self, state: Any, n: int) -> Actions:
+        """Puts the state into every slot, if asked for with other random numbers to come, the same
+        ones for each of the n futures. Their actions [width, depth], before a policy's."""
+        config, rng, chances = self._config, self._rng, self._config.chances
+        states = [state]
+        if chances > 1:
+            seeds = rng.integers(2**31, size=chances).tolist()
+            assert isinstance(self._env, ChancyEnv)
+            states = [self._env.with_chance(state, seed) for seed in seeds]
+        for slot in range(n * chances):
+            self._env.restore(slot, states[slot % chances])
+        drawn = held_at_random(n, config.depth, self._ids, rng)
+        return drawn.repeat(chances, axis=0)
 
     def _order(
         self, futures: Futures, obs: NDArray[np.uint8], seen: Counter[bytes], worth: float
     ) -> NDArray[np.int64]:
-        """The futures, best last: by value, then by how new their places are, then by length."""
+        """The futures, best last: by value, then by how new their places are, then by length.
+
+        Each of these is the mean over a future's chances.
+        """
         now = places(obs)
         crowd = Counter(place for place, alive in zip(now, futures.alive, strict=True) if alive)
         novelty = np.array([1 / (1 + seen[place]) ** 0.5 / max(crowd[place], 1) for place in now])
         value = futures.value(worth, self._config.smooth)
-        order: NDArray[np.int64] = np.lexsort((futures.length, novelty * futures.alive, value))
+        by = (futures.length, novelty * futures.alive, value)
+        order: NDArray[np.int64] = np.lexsort([futures.mean(facts) for facts in by])
         return order
 
     def _regroup(self, futures: Futures, order: NDArray[np.int64], t: int) -> None:
         """The worse half becomes copies of those of the better half that are still alive."""
         half = len(order) // 2
-        alive = order[futures.alive[order]]
+        alive = order[futures.mean(futures.alive)[order] > 0]
         ahead = alive[np.isin(alive, order[half:])]
         ahead = (ahead if len(ahead) else alive[-1:])[::-1]
-        states = {int(source): self._env.save(int(source)) for source in ahead[:half]}
+        states = {
+            source: [self._env.save(slot) for slot in futures.tries(source)]
+            for source in ahead[:half].tolist()
+        }
         for to, source in zip(order[:half].tolist(), np.resize(ahead, half).tolist(), strict=True):
             if to not in states:
-                self._env.restore(to, states[source])
-                futures.copy(source, to, t)
+                both = zip(futures.tries(source), futures.tries(to), states[source], strict=True)
+                for one, other, state in both:
+                    self._env.restore(other, state)
+                    futures.copy(one, other, t)
 
 
 def held_at_random(n: int, depth: int, ids: Actions, rng: np.random.Generator) -> Actions:
@@ -177,7 +214,13 @@ class PlannedPlay:
         rng = np.random.default_rng([config.seed, RECORDING])
         self.config, self.n_envs = config, config.schedule.n_envs
         self.env: RestorableEnv = config.make_env(rng, **drawn)  # as `record` will make it
-        simulator = config.make_env(rng, n_envs=config.width, **drawn)
+        slots = config.width // config.chances * config.chances
+        simulator = config.make_env(rng, n_envs=slots, **drawn)
+        if config.chances > 1 and not isinstance(simulator, ChancyEnv):
+            raise UserError(
+                f"--chances {config.chances}: the random numbers to come cannot be changed in "
+                f"{config.played}; leave it out."
+            )
         self._rng, self._simulator = rng, simulator
         self._planner = Planner(config, simulator, config.action_ids, rng, policy)
         self.actions: list[Actions] = []

@@ -71,7 +71,9 @@ def player(policy: Mapping[str, Any]) -> str:
     """Who acted, as a sentence's end."""
     frames, name = policy.get("frames"), str(policy.get("algorithm", "unknown"))
     if name == "plan":
-        return "a planner that knows the future, " + _options(policy, ("width", "depth", "commit"))
+        knows = "knows the future" if policy.get("chances", 1) == 1 else "does not know chance"
+        names = ("width", "depth", "commit", "chances")
+        return f"a planner that {knows}, {_options(policy, names)}"
     return f"{name}, {frames / 1e6:.1f}M frames" if frames else name
 
 

@@ -9,7 +9,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +102,15 @@ class RestorableEnv(ReplayableEnv, Protocol):
 
     def save(self, slot: int) -> Any: ...
     def restore(self, slot: int, state: Any) -> None: ...
+
+
+@runtime_checkable
+class ChancyEnv(RestorableEnv, Protocol):
+    """What planning without knowing the future needs besides."""
+
+    def with_chance(self, state: Any, seed: int) -> Any:
+        """The same state, with other random numbers to come."""
+        ...
 
 
 @dataclass(frozen=True)

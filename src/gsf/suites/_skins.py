@@ -1,7 +1,6 @@
 """Procgen's own pictures of one state: which background, which of two ways to draw things.
 
-A state's bytes say how it is drawn. Where is told by their structure: a header, two random number
-generators as text, counters, and the entities, 31 numbers each. What a game allows was found by
+A state's bytes say how it is drawn (suites/_state.py). What a game allows was found by
 tests/scan_skins.py: each value in a forked child (a wrong one aborts it), and 80 random steps that
 brought the same rewards, ends and levels.
 """
@@ -14,10 +13,8 @@ import numpy as np
 
 from gsf.core.errors import UserError
 from gsf.suites import Array, Suite
+from gsf.suites._state import places
 
-WORD = 4  # bytes of every number
-OPTIONS, SEEDS, COUNTERS, ENTITY = 12, 5, 15, 31  # how many numbers there are of each
-MONOCHROME, HAS_BACKGROUND = 2, 4  # among the options: things are plain shapes; there is one
 # How many pictures the background of each game can be.
 N_BACKGROUNDS = {
     "bigfish": 7,
@@ -45,33 +42,6 @@ class Skin(NamedTuple):
 
     background: int | None  # None: there is none
     monochrome: bool
-
-
-class Places(NamedTuple):
-    """Where in a state's bytes it is said how it is drawn."""
-
-    monochrome: int
-    has_background: int
-    background: int
-
-
-def places(state: bytes) -> Places:
-    options = _after_text(state, WORD)  # behind the version, the game's name
-    at = options + WORD * (OPTIONS + SEEDS)
-    for _ in range(2):  # generators: whether it is seeded, then its text
-        at = _after_text(state, at + WORD)
-    n_entities = at + WORD * (COUNTERS + 1)  # behind the counters, the grid's size
-    # Behind the entities, whether the background is made by a program.
-    background = n_entities + WORD * (1 + ENTITY * number(state, n_entities) + 1)
-    return Places(options + WORD * MONOCHROME, options + WORD * HAS_BACKGROUND, background)
-
-
-def _after_text(state: bytes, at: int) -> int:
-    return at + WORD + number(state, at)
-
-
-def number(state: bytes, at: int) -> int:
-    return int(struct.unpack_from("<i", state, at)[0])
 
 
 def wear(state: bytes, skin: Skin) -> bytes:

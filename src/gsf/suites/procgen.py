@@ -17,6 +17,7 @@ from gsf.core import cores
 from gsf.core.errors import UserError
 from gsf.suites import Levels, Suite, checked
 from gsf.suites._procgen_games import GAMES, STEP_LIMITS
+from gsf.suites._state import with_chance
 
 DIFFICULTIES = ("easy", "hard")
 MOST_STATE = 1 << 20  # bytes of a slot's latent state
@@ -172,6 +173,10 @@ class ProcgenVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._set_state(slot, latent)
         self._procgen.observe()
         self._fresh = False
+
+    def with_chance(self, state: tuple[bytes, int, int], seed: int) -> tuple[bytes, int, int]:
+        latent, length, turn = state
+        return with_chance(latent, seed), length, turn
 
     def keep(self, slots: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Goes on with these slots alone, each bit for bit as if the others were still there.
