@@ -209,6 +209,15 @@ def test_the_gradient_is_that_of_policy_value_and_entropy_together():
         assert torch.allclose(p.grad, q, rtol=1e-3, atol=1e-6)
 
 
+def test_a_mean_return_is_settled_when_two_episodes_have_ended_in_every_env():
+    """Those that end first are the short ones, in a maze those that were won."""
+    ppo = grown(SMALL)
+    ppo._recent.extend([10.0] * 100)
+    for episodes, expected in (([9, 9, 9, 1], None), ([2, 2, 2, 2], 10.0)):
+        ppo._episodes[:] = episodes
+        assert ppo.settled_return == expected
+
+
 def test_gradients_are_clipped():
     ppo = grown(dataclasses.replace(SMALL, grad_norm=1e-3))
     norm = torch.stack([p.grad.norm() for p in ppo.net.parameters()]).norm()

@@ -24,6 +24,7 @@ from gsf.suites import ReplayableEnv
 
 CPU_CHUNK = 256  # on a CPU larger activations fall out of the cache and are mapped anew each time
 N_RECENT = 100  # episodes in the return that is shown
+SETTLED = 2  # episodes of each env after which those that end are no longer the short ones
 
 
 def gae(
@@ -170,6 +171,7 @@ class PPO:
         self._scale = RewardScaler(config.schedule.n_envs, self._gamma, config.reward_clip)
         self._return = np.zeros(config.schedule.n_envs)  # of the episodes under way
         self._recent: deque[float] = deque(maxlen=N_RECENT)
+        self._episodes = np.zeros(config.schedule.n_envs, np.int64)  # that ended in each env
         self._chunk = config.chunk or (
             CPU_CHUNK if self.device.type == "cpu" else config.steps_per_update
         )
@@ -188,8 +190,9 @@ class PPO:
 
     @property
     def settled_return(self) -> float | None:
-        """The same; None before 100 have ended: the first to end are short ones."""
-        return self.mean_return if len(self._recent) == N_RECENT else None
+        """The same; None before two have ended in every env: the first to end are short ones."""
+        settled = len(self._recent) == N_RECENT and self._episodes.min() >= SETTLED
+        return self.mean_return if settled else None
 
     def iterate(self) -> dict[str, float]:
         """Metrics of one update:
@@ -222,6 +225,7 @@ class PPO:
             self._return += reward
             self._recent.extend(self._return[ended].tolist())
             self._return[ended] = 0.0
+            self._episodes += ended
         last_value: Tensor = self.net(torch.from_numpy(obs).to(self.device))[1]
         return last_value
 
@@ -277,6 +281,7 @@ class PPO:
             "scaler": self._scale.state_dict(),
             "returns": self._return.tolist(),
             "recent": list(self._recent),
+            "episodes": self._episodes.tolist(),
             "rng": json.dumps(self.rng.bit_generator.state),
             "frames": self.frames,
             "threads": torch.get_num_threads(),
@@ -294,6 +299,7 @@ class PPO:
         self.env.load_state_dict(state["env"])
         self._scale.load_state_dict(state["scaler"])
         self._return[:] = state["returns"]
+        self._episodes[:] = state["episodes"]
         self._recent.clear()
         self._recent.extend(state["recent"])
         self.rng.bit_generator.state = parse_json(state["rng"])
