@@ -121,7 +121,7 @@ def _choose(grid: Task, session: Session) -> Player:
         player = replace(player, temperature=best)
         if is_run(agent):
             temperatures.keep(Path(agent), player.step, means, n)
-    elif player.temperature != best:
+    elif player.temperature != best and not temperatures.is_pooled(Path(agent), player.step):
         console.print(
             f"{n} validation levels would choose temperature {best:g}, but {player.temperature:g} "
             "was chosen before and stays; to choose again remove returns.csv and temperature.json.",
