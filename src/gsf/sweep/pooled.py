@@ -71,10 +71,11 @@ def _validation_alone(config: RunConfig) -> RunConfig:
 def _settle(home: Path, runs: Sequence[Path]) -> None:
     """Chooses for every step that has no choice yet, and writes the choices to all runs."""
     rows = pd.concat([read_rows(run / "returns.csv") for run in runs])
-    for step, at_step in rows.groupby("step"):
+    tried = rows[rows["split"] == "validation"]
+    for step in sorted(set(tried["step"])):
         if str(step) not in read_temperatures(home):
-            n_levels = at_step.loc[at_step["split"] == "validation", "level"].nunique()
-            keep(home, int(step), pool_rows(at_step), n_levels, pooled=True)
+            at_step = tried[tried["step"] == step]
+            keep(home, step, pool_rows(at_step), at_step["level"].nunique(), pooled=True)
     for step, choice in read_temperatures(home).items():
         for run in runs:
             if step in read_temperatures(run) and not is_pooled(run, int(step)):
