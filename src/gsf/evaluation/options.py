@@ -24,7 +24,7 @@ class EvaluateConfig(Options):
     """A run directory, a policy (its file, the directory of a `gsf collect`, or the name of a
     shipped one), or `random`, which draws evenly among the actions that differ (or --dataset's)."""
     out: Path | None = None
-    """File of the rows, .csv or .parquet. Default: returns.csv in the run directory."""
+    """File of the rows, .csv, .csv.gz or .parquet. Default: returns.csv in the run directory."""
     game: str | None = None
     """What `random` is to play; a run or a policy knows its game, but not a suite in a file of
     yours: file.py:Suite/game."""
