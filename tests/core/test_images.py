@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gsf.core.images import as_trained, image_shape, to_hwc
+from gsf.core.images import as_trained, image_shape, to_hwc, turned_hue
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,9 @@ def test_what_an_agent_is_shown_may_come_in_every_way_that_is_imported():
     assert (as_trained(grey[..., 0], (5, 6, 1)) == grey).all()
     assert (as_trained(grey[0, ..., 0], (5, 6, 1)) == grey[0]).all()
     assert as_trained(images, (7, 7, 3)) is images  # refused by whoever asked
+
+
+def test_turning_the_hue_a_third_moves_each_channel_to_the_next():
+    turned = turned_hue(2 * np.pi / 3)
+    assert np.array([200, 30, 10]) @ turned == pytest.approx([10, 200, 30])
+    assert np.array([70, 70, 70]) @ turned_hue(1.234) == pytest.approx([70, 70, 70])

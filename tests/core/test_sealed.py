@@ -1,5 +1,6 @@
 """Checksums of every form: what was written comes back, and any flip is noticed."""
 
+import gzip
 import io
 import json
 from pathlib import Path
@@ -84,7 +85,23 @@ def test_a_table_stays_a_table_and_no_flip_goes_unnoticed(tmp_path: Path):
     assert pd.read_csv(path)["return"].tolist() == [1.0, 2.0]
     assert open_table(path, sealed) == TABLE.encode()
     assert open_table(path, TABLE.encode()) == TABLE.encode()  # of an older gsf, or by hand
+    compressed = tmp_path / "returns.csv.gz"
+    write_table(compressed, pd.read_csv(io.StringIO(TABLE)))
+    assert gzip.decompress(compressed.read_bytes()) == sealed
+    assert open_table(compressed, compressed.read_bytes()) == TABLE.encode()
     for damaged in flips(sealed):
         if damaged.startswith(b"game") and b"checksum" in damaged:  # else nothing is left of it
             with pytest.raises(UserError, match="damaged, or was changed"):
                 open_table(path, damaged)
+
+
+def test_a_compressed_table_that_was_cut_or_changed_is_named(tmp_path: Path):
+    path = tmp_path / "returns.csv.gz"
+    write_table(path, pd.read_csv(io.StringIO(TABLE)))
+    first = path.read_bytes()
+    write_table(path, pd.read_csv(io.StringIO(TABLE)))
+    assert path.read_bytes() == first  # no time in it
+    changed = gzip.compress(gzip.decompress(first).replace(b"2.0", b"3.0", 1), mtime=0)
+    for wrong in (first[:-9], first[:40], b"game,return\n", changed):
+        with pytest.raises(UserError, match=r"returns\.csv\.gz is damaged"):
+            open_table(path, wrong)

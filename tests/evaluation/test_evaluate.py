@@ -1,5 +1,6 @@
 """Real Procgen: every level once, rows that depend on agent, seed and level alone, going on."""
 
+import gzip
 import os
 import shutil
 import sys
@@ -307,6 +308,16 @@ def test_parquet_holds_the_same_rows(tmp_path):
     assert stored.to_csv(index=False) == (tmp_path / "a.csv").read_text()
 
 
+def test_a_compressed_file_holds_the_same_rows_and_goes_on(tmp_path):
+    for name in ("a.csv", "b.csv.gz"):
+        for splits in (("seen",), ("seen", "unseen")):
+            config = EvaluateConfig("random", tmp_path / name, game=GAME, **FEW, splits=splits)
+            rows = evaluate(config)
+    assert len(rows) == 4 * 2
+    text = gzip.decompress((tmp_path / "b.csv.gz").read_bytes())
+    assert text == (tmp_path / "a.csv").read_bytes()
+
+
 def test_digests_that_look_like_numbers_survive_a_file(rows, tmp_path):
     named = rows.assign(agent="0123456789012345")
     written = write_rows(tmp_path / "rows.csv", named)
@@ -489,7 +500,7 @@ def test_data_that_is_not_procgen_cannot_be_played(tmp_path):
         (["random", "--out", "r.csv"], "which game?"),
         (["random", "--game", "fruitbot"], "give --out"),
         (["random", "--game", "pong", "--out", "r.csv"], "unknown game 'pong'"),
-        (["random", "--game", "maze", "--out", "r.txt"], "ends in .csv or .parquet"),
+        (["random", "--game", "maze", "--out", "r.txt"], "ends in .csv, .csv.gz or .parquet"),
         (["random", "--game", "maze", "--out", "r.csv", "--all"], "has kept no checkpoints"),
         (["random", "--game", "maze", "--out", "r.csv", "--n-envs", "-1"], "must be between 1 and"),
         (["random", "--game", "maze", "--out", "r.csv", "--n-unseen", "-1"], "between 0 and"),

@@ -78,3 +78,11 @@ def test_everything_wrong_is_named_and_what_a_kill_left(results: Path, tmp_path:
 def test_nothing_of_gsf_is_said(tmp_path: Path):
     with pytest.raises(UserError, match=r"nothing in .* that gsf has made"):
         verify(VerifyConfig(str(tmp_path)))
+
+
+def test_compressed_rows_are_checked(tmp_path: Path, capsys):
+    rows = reports.returns("bc", 0).assign(**{IDENTITY: "someone"})
+    write_rows(tmp_path / "rows.csv.gz", rows)
+    verify(VerifyConfig(str(tmp_path)))
+    flip(tmp_path / "rows.csv.gz")
+    assert "rows.csv.gz is damaged" in said(tmp_path, capsys)[0]

@@ -21,12 +21,6 @@ from scan_skins import after, future, future_in_a_child
 GREY = np.full((1, 4, 4, 3), 100, np.uint8)
 
 
-def test_turning_the_hue_a_third_moves_each_channel_to_the_next():
-    turned = looks._turned_hue(2 * np.pi / 3)
-    assert np.array([200, 30, 10]) @ turned == pytest.approx([10, 200, 30])
-    assert np.array([70, 70, 70]) @ looks._turned_hue(1.234) == pytest.approx([70, 70, 70])
-
-
 def test_a_filter_is_gain_times_colours_plus_shift(monkeypatch):
     gain, shift = np.full((4, 4, 1), 1.5, np.float32), np.zeros((4, 4, 3), np.float32)
     shift[0, 0] = -500

@@ -44,3 +44,12 @@ def as_trained(obs: Array, shape: tuple[int, ...]) -> Array:
 def in_colour(image: Array) -> Array:
     """[H,W,C] as three channels to look at: of more the last three, of fewer the last repeated."""
     return image[..., -3:] if image.shape[-1] >= 3 else image[..., -1:].repeat(3, -1)
+
+
+def turned_hue(angle: Any) -> Array:
+    """What colours [...,3] are multiplied with to turn their hue, greys staying.  -> [...,3,3]"""
+    cos, sin = (np.asarray(f(angle))[..., None, None] for f in (np.cos, np.sin))
+    axis = 3**-0.5  # of the line of greys, in each direction
+    cross = np.array([[0, -axis, axis], [axis, 0, -axis], [-axis, axis, 0]])
+    turned: Array = cos * np.eye(3) + sin * cross + (1 - cos) * axis * axis
+    return turned.swapaxes(-1, -2)

@@ -6,8 +6,10 @@ Checkpoints hold tensors, numbers and strings only: reading one never unpickles 
 """
 
 import contextlib
+import gzip
 import io
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,16 +91,25 @@ def read_lines(path: Path, form: Form) -> list[dict[str, Any]]:
 
 
 def write_table(path: Path, frame: Any, **options: Any) -> None:
-    """A data frame as CSV with one column more, in every row the checksum of all the rest."""
+    """A data frame as CSV with one column more, in every row the checksum of all the rest.
+
+    Compressed if the path ends in .gz; the same rows give the same bytes.
+    """
 
     def text(rows: Any) -> str:
         return str(rows.to_csv(index=False, lineterminator="\n", **options))
 
-    write_atomic(path, text(frame.assign(**{KEY: MARK + digest(text(frame))})))
+    data = text(frame.assign(**{KEY: MARK + digest(text(frame))})).encode()
+    write_atomic(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 
 
 def open_table(path: Path, data: bytes) -> bytes:
     """The CSV that was sealed. One without any checksum, of an older gsf or by hand, as it is."""
+    if path.suffix == ".gz":
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error):
+            raise damaged(path, "it is no whole gzip file") from None
     if MARK.encode() not in data and KEY.encode() not in data:
         return data
     cell = data[-len(f",{MARK}{digest('')}\n") :]

@@ -15,8 +15,8 @@ def find_file(config: EvaluateConfig, name: str) -> Path:
         if not is_run(config.agent):
             raise UserError(f"give --out: {config.agent} is no run directory to write rows into.")
         return Path(config.agent) / name
-    if out.suffix not in (".csv", ".parquet") or out.is_dir():
-        raise UserError(f"--out {out} must be a file that ends in .csv or .parquet.")
+    if not out.name.endswith((".csv", ".csv.gz", ".parquet")) or out.is_dir():
+        raise UserError(f"--out {out} must be a file that ends in .csv, .csv.gz or .parquet.")
     if out.suffix == ".parquet":
         try:
             importlib.import_module("pyarrow")  # now, not when everything has been played

@@ -11,6 +11,7 @@ With --held-out nothing is played: held_out.py.
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from rich import box
@@ -23,6 +24,7 @@ from gsf.core.interrupts import stoppable
 from gsf.core.logs import console, progress
 from gsf.evaluation import temperature as temperatures
 from gsf.evaluation.asked import find_file, find_steps
+from gsf.evaluation.ensemble import together
 from gsf.evaluation.held_out import judge_held_out
 from gsf.evaluation.intervals import mean_over_levels
 from gsf.evaluation.options import EvaluateConfig as EvaluateConfig
@@ -44,7 +46,7 @@ def evaluate(config: EvaluateConfig) -> pd.DataFrame:
     if config.held_out is not None:
         return judge_held_out(config)
     players = _players(config)
-    out = find_file(config, "returns.csv" if config.looks is None else f"looks-{config.looks}.csv")
+    out = find_file(config, _file_name(config))
     if not out.is_file():
         check_place(out)
     levels = _levels(players[0], config)
@@ -86,6 +88,12 @@ def evaluate(config: EvaluateConfig) -> pd.DataFrame:
     return _summed_up(tasks, session.rows, out)
 
 
+def _file_name(config: EvaluateConfig) -> str:
+    if config.ensemble:
+        return "ensemble.csv"
+    return "returns.csv" if config.looks is None else f"looks-{config.looks}.csv"
+
+
 def _all_there(grids: Sequence[Task], tasks: Sequence[Task], rows: pd.DataFrame) -> bool:
     """Whether nothing has to be played, chosen or written."""
     players = [grid.player for grid in grids]
@@ -119,9 +127,9 @@ def _choose(grid: Task, session: Session) -> Player:
     best, n = float(next(iter(means))), len(grid.levels)
     if player.temperature is None:
         player = replace(player, temperature=best)
-        if is_run(agent):
+        if is_run(agent) and not session.config.ensemble:
             temperatures.keep(Path(agent), player.step, means, n)
-    elif player.temperature != best:
+    elif player.temperature != best and not temperatures.is_pooled(Path(agent), player.step):
         console.print(
             f"{n} validation levels would choose temperature {best:g}, but {player.temperature:g} "
             "was chosen before and stays; to choose again remove returns.csv and temperature.json.",
@@ -141,16 +149,16 @@ def _stale(player: Player, rows: pd.DataFrame) -> pd.Series:
 
 
 def _players(config: EvaluateConfig) -> list[Player]:
-    players = find_players(
-        config.agent,
-        game=config.game,
-        steps=find_steps(config),
-        seed=config.seed,
-        dataset=config.dataset,
-        device=config.device,
-        env=config.env,
-        level=(parse_levels(config.levels) or [0])[0],
-    )
+    level = (parse_levels(config.levels) or [0])[0]
+    options: Any = {"game": config.game, "device": config.device, "env": config.env, "level": level}
+    alone: Any = {"steps": find_steps(config), "seed": config.seed, "dataset": config.dataset}
+    players = find_players(config.agent, **options, **alone)
+    if config.ensemble:
+        for path in (config.agent, *map(str, config.ensemble)):
+            if not is_run(path):
+                raise UserError(f"{path} is no run; an ensemble is of directories of `gsf train`.")
+        others = [find_players(str(run), **options)[0] for run in config.ensemble]
+        players = [together([*players, *others])]
     players = [replace(player, max_frames=config.max_frames) for player in players]
     if config.looks is not None:
         players = [under_looks(player, config.looks) for player in players]

@@ -24,7 +24,7 @@ class EvaluateConfig(Options):
     """A run directory, a policy (its file, the directory of a `gsf collect`, or the name of a
     shipped one), or `random`, which draws evenly among the actions that differ (or --dataset's)."""
     out: Path | None = None
-    """File of the rows, .csv or .parquet. Default: returns.csv in the run directory."""
+    """File of the rows, .csv, .csv.gz or .parquet. Default: returns.csv in the run directory."""
     game: str | None = None
     """What `random` is to play; a run or a policy knows its game, but not a suite in a file of
     yours: file.py:Suite/game."""
@@ -47,6 +47,9 @@ class EvaluateConfig(Options):
     looks: LookKind | None = None
     """Draw the game otherwise than the agent has seen it: filters, or Procgen's skins; into
     looks-KIND.csv (docs/looks.md). What was trained on looks is played in them without this."""
+    ensemble: tuple[Path, ...] = ()
+    """Other runs of the method that act together with this one, by the mean of their policies; into
+    ensemble.csv, at a temperature of its own."""
     splits: Annotated[tuple[Split, ...], Some()] = ("seen", "validation", "unseen")
     """Which levels: those of the training data, those for choosing, those for reporting."""
     n_seen: Levels = 200
@@ -82,6 +85,8 @@ class EvaluateConfig(Options):
                         f"unknown {what} {name!r}; {meant}choose from {', '.join(known)}."
                     )
         parse_levels(self.levels)
+        if self.ensemble and (self.all or self.held_out or self.looks):
+            raise UserError("--ensemble plays alone: leave out --all, --held-out and --looks.")
 
     def n_levels(self, split: Split) -> int:
         return int(getattr(self, f"n_{split}"))

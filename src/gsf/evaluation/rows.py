@@ -120,7 +120,7 @@ def write_rows(path: Path, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """A CSV or Parquet file as it is."""
+    """A CSV, which may be compressed (.csv.gz), or a Parquet file as it is."""
     if path.suffix == ".parquet":
         return _read_parquet(path)
     try:

@@ -26,7 +26,7 @@ from gsf.learn.feed import Drawn
 from gsf.learn.losses import AuxiliaryLoss
 from gsf.learn.options import AgentConfig as AgentConfig
 from gsf.nets import encoders
-from gsf.nets.augment import random_crop
+from gsf.nets.augment import augment
 from gsf.nets.encoders import Encoder
 from gsf.nets.runtime import frozen_copy, seeded, update_target
 
@@ -204,7 +204,7 @@ class Learner:
         self, batch: Batch, rng: np.random.Generator, drawn: Mapping[str, Tensor]
     ) -> Context:
         def crop(obs: Tensor) -> Tensor:
-            return random_crop(obs, rng, self.config.crop) if self.config.crop else obs
+            return augment(obs, rng, self.config.augment, self.config.crop)
 
         batch = batch.to(self.device)
         obs = crop(batch.obs)

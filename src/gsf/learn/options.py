@@ -87,8 +87,11 @@ class AgentConfig(Options):
     """The base's heads: layers of 256-256-|A| on z, or linear as in the paper's text."""
     gamma: Rate = 0.99
     """Discount."""
+    augment: Literal["crop", "shift", "colour", "none"] = "crop"
+    """What is done to each image: moved at random, mirrored at the border (crop) or its border
+    repeated (shift); crop and other colours (colour); or nothing."""
     crop: Annotated[int, between(0, 64)] = 2
-    """Random crop after padding by so many pixels; 0: none."""
+    """By how many pixels at most an image moves; 0: not at all."""
     stop_gradient: bool = False
     """The base does not train the encoder; the auxiliary loss alone does."""
     released: bool = False

@@ -204,6 +204,7 @@ def gain_by_gap(seen: Replicates, unseen: Replicates, baseline: str = "cql") -> 
 
 def positive_games(replicates: Replicates, baseline: str) -> list[str]:
     """Games in which the whole interval of the baseline's return is above 0."""
+    _require(baseline, replicates.draws)
     draws = replicates.draws[baseline]
     return [game for game in draws if np.quantile(draws[game].mean(axis=1), 0.025) > 0]
 

@@ -29,6 +29,9 @@ class ReportConfig(Options):
     """Actions of the headline: drawn at every run's own temperature, at 1, or the best one."""
     baseline: str = "cql"
     """What methods are compared with."""
+    power: bool = False
+    """Also the smallest effect that could be seen with so many seeds and levels, to plan a
+    comparison by rows that are there: a figure, two tables, and the mean over games printed."""
     replicates: Annotated[int, between(1, 10**6)] = 2000
     """Bootstrap replicates behind every interval."""
     videos: Annotated[bool, Group.PICTURE] = True

@@ -137,7 +137,7 @@ class Page:
             source = describe(described.dropna(subset=["split"]))
             note = f"{source[0].upper()}{source[1:]}. {note}"
         note = f"{note} (tables/{shown.name}.csv, .md, .tex)".strip()
-        methods = [m for m in set(tidy["method"]) if not m.endswith(tables.PAPER)]
+        methods = [m for m in set(tidy.get("method", ())) if not m.endswith(tables.PAPER)]
         swatches = {m: colour(m) for m in methods if m not in ("chance", "pixels")}
         return table(tables.wide(tidy, *shape), shown.name, shown.title, note, swatches)
 

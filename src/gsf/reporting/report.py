@@ -31,6 +31,7 @@ from gsf.reporting.sections.held_out import gather_held_out, has_held_out, held_
 from gsf.reporting.sections.held_out import headline as held_out_headline
 from gsf.reporting.sections.made import made
 from gsf.reporting.sections.method import method
+from gsf.reporting.sections.power import power
 from gsf.reporting.sections.results import all_tables, first_look, results
 
 
@@ -74,6 +75,8 @@ def _report(config: ReportConfig, found: Results, rows: pd.DataFrame, problems: 
     if returns is not None:
         page.add("results", "Results", results(returns, page))
         page.add("tables", "Tables", all_tables(returns, page))
+        if config.power:
+            page.add("power", "What could be seen", power(returns, page))
     page.add("held_out", "Held-out contexts", held_out(judged, page))
     runs = first_runs(found, config.leave_out)
     if config.videos:

@@ -98,7 +98,7 @@ def _check_of(file: Path, config: VerifyConfig) -> Check | None:
         return lambda path: _recording(path, config)
     if file.name == DONE or (file.suffix == ".json" and KEY in file.read_text(errors="replace")):
         return lambda path: read_json(path, dict)
-    if file.name in _TABLES:
+    if file.name in _TABLES or file.name.endswith(".csv.gz"):
         return read_table
     if file.suffix in (".csv", ".parquet") and KEY in file.read_text(errors="replace"):
         return read_table

@@ -29,7 +29,7 @@ def _game(
 
 
 # Equal actions, score range, PPO's returns on seen and on unseen levels, and those of uniform play
-# over the actions that differ (levels 0..199, two episodes on each: docs/results/random.csv).
+# over the actions that differ (levels 0..199, two episodes on each: docs/results/random.csv.gz).
 GAMES = {
     "bigfish": _game(_EIGHT_WAYS, 1, 40, 12.1, 4.8, 0.96),
     "bossfight": _game(_EIGHT_WAYS_AND_FIRE, 0.5, 13, 8.3, 7.6, 0),

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsf.core.errors import UserError
+from gsf.core.images import turned_hue
 from gsf.suites import Array, Game, Levels, Suite, find_game, known_facts
 from gsf.suites._skins import Skins
 
@@ -59,7 +60,7 @@ def draw_filter(shape: tuple[int, ...], look: int) -> Filter:
     rng = np.random.default_rng([LOOK, look])
     colours = np.eye(channels)[rng.permutation(channels)]
     if channels == 3:
-        colours = colours @ _turned_hue(rng.uniform(0, 2 * np.pi))
+        colours = colours @ turned_hue(rng.uniform(0, 2 * np.pi))
     blocks = rng.uniform(1 - TEXTURE, 1 + TEXTURE, (BLOCKS, BLOCKS))
     rows, columns = (np.arange(n) * BLOCKS // n for n in (height, width))
     gain = rng.uniform(*GAIN) * blocks[rows][:, columns]
@@ -73,19 +74,6 @@ def draw_filter(shape: tuple[int, ...], look: int) -> Filter:
 def _filters(shape: tuple[int, ...], looks: tuple[int, ...]) -> Filter:
     """Those of all slots; they stay while episodes go on."""
     return Filter(*map(np.stack, zip(*(draw_filter(shape, look) for look in looks), strict=True)))
-
-
-def _turned_hue(angle: float) -> Array:
-    """A rotation of colours [3,3] about the line of greys, which stay as they are."""
-    axis = np.full(3, 3**-0.5)
-    x, y, z = axis
-    cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
-    turned: Array = (
-        np.cos(angle) * np.eye(3)
-        + np.sin(angle) * cross
-        + (1 - np.cos(angle)) * np.outer(axis, axis)
-    )
-    return turned.T
 
 
 class Filters:

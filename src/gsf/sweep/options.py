@@ -6,7 +6,7 @@ Read without torch, so that help is fast.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -55,6 +55,9 @@ class RunConfig(CodedOptions):
     first_seed: Annotated[int, between(0, MAX_SEEDS - 1)] = 0
     """The first of them: with 3, --seeds 2 are seeds 3 and 4, to add to a comparison made elsewhere
     (--merge, or `gsf report A B`)."""
+    temperature: Literal["own", "pooled"] = "own"
+    """At which sampled actions are drawn: every run's own, or one for all methods of a game. Either
+    way validation levels choose it; pooled, all runs play these before any plays a test level."""
     report: bool = True
     """Write report.html at the end."""
     recordings: Annotated[tuple[str, ...], Group.DATA] = ()
@@ -136,6 +139,11 @@ class RunConfig(CodedOptions):
                 f"{MAX_SEEDS - 1}, the last one; choose smaller numbers."
             )
         self.part()
+        if self.temperature == "pooled" and (self.shard or self.cluster):
+            raise UserError(
+                "--temperature pooled waits for all runs of a game; it is not for --shard or "
+                "--cluster."
+            )
         self._check_settings()
 
     def part(self) -> tuple[int, int]:

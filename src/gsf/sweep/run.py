@@ -24,6 +24,7 @@ from gsf.sweep.jobs import Job, Reference
 from gsf.sweep.merge import merge
 from gsf.sweep.options import RunConfig
 from gsf.sweep.plan import Plan, resolve
+from gsf.sweep.pooled import check_temperature, pool
 from gsf.sweep.sources import Source
 from gsf.sweep.summary import print_summary
 from gsf.sweep.tune import tune
@@ -44,6 +45,7 @@ def run(config: RunConfig) -> Path:
         merge(config.merge, config.out)
         _conclude(plan)
         return config.out
+    check_temperature(plan)
     references = [
         Reference(source, plan.home(source) / name, policy, config)
         for source in plan.sources.values()
@@ -55,8 +57,12 @@ def run(config: RunConfig) -> Path:
         chosen = tune(plan, machines.run) if config.tune else {}
         number, total = config.part()
         jobs = plan.jobs(chosen)[number::total]
-        failures = {str(job): why for job, why in machines.run(jobs).items()}
-        failures |= machines.failures
+        failed: dict[Job, str] = {}
+        ready: Sequence[Job] = jobs
+        if config.temperature == "pooled":
+            ready, failed = pool(plan, jobs, machines.run)
+        failed |= machines.run(ready)
+        failures = {str(job): why for job, why in failed.items()} | machines.failures
     for name, failure in failures.items():
         console.print(f"[red]failed:[/] {name}: {failure}", soft_wrap=True)
     _conclude(plan)
