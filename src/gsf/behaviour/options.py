@@ -43,7 +43,7 @@ PUBLISHED: dict[str, Any] = {
     "view": "game",
 }
 # Deviation: of what was tried on one core (docs/notebook.md) this learns most in minutes.
-ON_CPU = PUBLISHED | {"encoder": "strided", "n_steps": 128, "view": "plain"}
+ON_CPU = PUBLISHED | {"encoder": "strided", "n_steps": 128, "minibatches": 16, "view": "plain"}
 HOLD = {"game": 1, "plain": 2}
 PLANNING_ENVS = 16  # of few transitions each then has whole episodes
 
@@ -78,7 +78,7 @@ class PPOConfig(Options):
     n_steps: Annotated[int, between(1, 65_536)] | None = None
     """Steps of each game between two updates. Default: 256, without a GPU 128."""
     minibatches: BatchSize | None = None
-    """Parts that the steps of an update are divided into. Default: 8."""
+    """Parts that the steps of an update are divided into. Default: 8, without a GPU 16."""
     epochs: Annotated[int, between(1, 1000)] | None = None
     """Passes over the steps of an update. Default: 3."""
     view: Literal["game", "plain"] | None = None
