@@ -3,7 +3,7 @@
     python docs/results/behaviour/ship.py --from FOLDER ninja plunder
 
 FOLDER holds what belongs to a player, as README.md beside this file makes it: runs/GAME, val/GAME,
-weak/GAME (may be missing) and eval/GAME.csv. Without games only the tables are written.
+weak/GAME (may be missing; left out if no better than random) and eval/GAME.csv. Without games only the tables are written.
 """
 
 import argparse
@@ -25,6 +25,7 @@ LATER, EARLIER = HERE / "policies-later.csv.gz", HERE / "policies.csv.gz"
 DATA_PAGE = HERE.parents[1] / "data.md"
 RECORDINGS = "| recording | tier |"
 PLAYERS = "| game | random | weak |"
+LEAST = 0.1  # of the way from random to published play, to be called a weak player
 
 
 def ship(game: str, folder: Path) -> None:
@@ -33,12 +34,18 @@ def ship(game: str, folder: Path) -> None:
         f"runs/{game}/policy.pt": f"{game}.policy.pt",
         f"val/{game}/{game}.gsfrec": f"{game}-validation.gsfrec",
     }
-    if (folder / f"weak/{game}").exists():
+    weak = folder / f"weak/{game}/{game}.gsfrec"
+    if weak.exists() and way(Recording.load(weak)) > LEAST:
         copies[f"weak/{game}/{game}.gsfrec"] = f"{game}-weak.gsfrec"
     for source, name in copies.items():
         shutil.copyfile(folder / source, SHIPPED / name)
     write_curve(folder / f"runs/{game}/metrics.jsonl", HERE / f"{game}.csv")
     replace_rows(game, folder / f"eval/{game}.csv")
+
+
+def way(recording: Recording) -> float:
+    share = share_of_the_way(recording.game, mean_return(recording), recording.levels)
+    return -np.inf if share is None else share
 
 
 def write_curve(metrics: Path, out: Path) -> None:
@@ -81,9 +88,9 @@ def recordings_table() -> list[str]:
             continue
         recording, facts = Recording.load(path), known_facts(game)
         mean, levels = mean_return(recording), recording.levels
-        way = share_of_the_way(recording.game, mean, levels)
+        share = share_of_the_way(recording.game, mean, levels)
         cells = [path.stem, tier, f"{len(recording):,} on levels {levels[0]}..{levels[-1]}"]
-        cells += [f"{mean or 0:.1f}", *earned(facts), "-" if way is None else f"{way:z.0%}"]
+        cells += [f"{mean or 0:.1f}", *earned(facts), "-" if share is None else f"{share:z.0%}"]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 
@@ -139,7 +146,6 @@ def player_row(game: str, played: dict) -> tuple[float, str]:
         path = SHIPPED / f"{game}-{name}.gsfrec"
         return f"{mean_return(Recording.load(path)):.1f}" if path.exists() else "-"
 
-    way = share_of_the_way(game, mean_return(recording), recording.levels)
     curve = read_rows(HERE / f"{game}.csv")
     clock = np.array([float(row["ppo/seconds"] or 0) for row in curve])
     minutes = np.where(np.diff(clock, prepend=0) < 0, clock, np.diff(clock, prepend=0)).sum() / 60
@@ -154,9 +160,9 @@ def player_row(game: str, played: dict) -> tuple[float, str]:
         pair("unseen"),
         tier("planned"),
     ]
-    cells += [f"{facts.published[0]:.1f}, {facts.published[1]:.1f}", f"{way:z.0%}"]
+    cells += [f"{facts.published[0]:.1f}, {facts.published[1]:.1f}", f"{way(recording):z.0%}"]
     cells += [f"{frames / 1e6:.1f}M", network, f"{minutes:.0f}"]
-    return way, "| " + " | ".join(cells) + " |"
+    return way(recording), "| " + " | ".join(cells) + " |"
 
 
 def replace_table(page: Path, first: str, table: list[str]) -> None:
