@@ -3,7 +3,8 @@
     python docs/results/behaviour/ship.py --from FOLDER ninja plunder
 
 FOLDER holds what belongs to a player, as README.md beside this file makes it: runs/GAME, val/GAME,
-weak/GAME (may be missing; left out if no better than random) and eval/GAME.csv. Without games only the tables are written.
+weak/GAME (left out where it is missing or no better than random) and eval/GAME.csv. Without games
+only the tables are written.
 """
 
 import argparse
