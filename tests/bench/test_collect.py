@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gsf.behaviour.options import ON_CPU
 from gsf.bench.collect import BenchCollectConfig, bench_collect
 from gsf.core.errors import UserError
 
@@ -29,7 +30,8 @@ def checkout(tmp_path):
 
 def write(checkout: Path, text: str) -> BenchCollectConfig:
     (checkout / "cleanrl" / "ppo_procgen.py").write_text(text)
-    return BenchCollectConfig(encoders=("nature",), n_steps=2, rounds=2, against=checkout)
+    facts = {"encoders": ("nature",), "n_steps": 2, "rounds": 2, "default": False}
+    return BenchCollectConfig(**facts, against=checkout)
 
 
 def test_an_update_of_theirs_counts_by_the_cores_time_and_waits_for_ours(checkout):
@@ -40,6 +42,18 @@ def test_an_update_of_theirs_counts_by_the_cores_time_and_waits_for_ours(checkou
         ours = numbers[f"ours, nature, {precision}, frames per core-second"]
         assert ours > 0
         assert numbers[f"ours, nature, {precision} / CleanRL"] > 0
+
+
+def test_our_default_counts_the_frames_of_held_actions(monkeypatch):
+    small = ON_CPU | {"n_envs": 2, "n_steps": 4, "minibatches": 2}
+    monkeypatch.setattr("gsf.bench.collect.ON_CPU", small)
+    counted = []
+    monkeypatch.setattr(
+        "gsf.bench.collect._timed", lambda ppo, frames: counted.append(frames) or (lambda: 0.5)
+    )
+    numbers = bench_collect(BenchCollectConfig(encoders=("nature",), n_steps=2, rounds=1))
+    assert counted == [64 * 2, 64 * 2, 2 * 4 * 2, 2 * 4 * 2]
+    assert numbers["ours, gsf collect without a GPU, bf16, frames per core-second"] == 2
 
 
 def test_what_cannot_be_run_is_said_before_anything_is_measured(checkout, monkeypatch):

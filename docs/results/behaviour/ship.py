@@ -3,8 +3,8 @@
     python docs/results/behaviour/ship.py --from FOLDER ninja plunder
 
 FOLDER holds what belongs to a player, as README.md beside this file makes it: runs/GAME, val/GAME,
-weak/GAME (left out where it is missing or no better than random) and eval/GAME.csv. Without games
-only the tables are written.
+weak/GAME (left out where it is missing or no better than random; a run of its own is runs/GAME+weak)
+and eval/GAME.csv. Without games only the tables are written.
 """
 
 import argparse
@@ -35,9 +35,9 @@ def ship(game: str, folder: Path) -> None:
         f"runs/{game}/policy.pt": f"{game}.policy.pt",
         f"val/{game}/{game}.gsfrec": f"{game}-validation.gsfrec",
     }
-    weak = folder / f"weak/{game}/{game}.gsfrec"
-    if weak.exists() and way(Recording.load(weak)) > LEAST:
-        copies[f"weak/{game}/{game}.gsfrec"] = f"{game}-weak.gsfrec"
+    for weak in (f"weak/{game}/{game}.gsfrec", f"runs/{game}+weak/{game}.gsfrec"):
+        if (folder / weak).exists() and way(Recording.load(folder / weak)) > LEAST:
+            copies[weak] = f"{game}-weak.gsfrec"
     for source, name in copies.items():
         shutil.copyfile(folder / source, SHIPPED / name)
     write_curve(folder / f"runs/{game}/metrics.jsonl", HERE / f"{game}.csv")

@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from gsf.behaviour.options import PPOConfig
+from gsf.behaviour.hold import held
+from gsf.behaviour.options import ON_CPU, PPOConfig
 from gsf.behaviour.ppo import PPO
 from gsf.bench.measure import medians, ratio, show, take_turns
 from gsf.bench.options import BenchCollectConfig as BenchCollectConfig
 from gsf.core.errors import UserError
-from gsf.core.options import Precision
 from gsf.core.processes import starting
 from gsf.nets.precision import PRECISIONS
-from gsf.suites import facts_of, make_env
+from gsf.suites import facts_of, find_game, make_env
 
 PROGRAM = Path("cleanrl/ppo_procgen.py")
 NEEDS = ("gym", "procgen", "torch", "tyro", "tensorboard", "numpy")
@@ -35,23 +35,23 @@ SCHEDULE: dict[str, Any] = {"n_envs": 64, "minibatches": 8, "epochs": 3, "view":
 
 
 def bench_collect(config: BenchCollectConfig) -> dict[str, float]:
-    frames = SCHEDULE["n_envs"] * config.n_steps
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         with contextlib.ExitStack() as stack:
             theirs = stack.enter_context(_cleanrl(config)) if config.against else None
             updates: dict[str, Callable[[], float]] = {"CleanRL, impala": theirs} if theirs else {}
-            for encoder in config.encoders:
+            for name, schedule in _ours(config).items():
                 for precision in PRECISIONS:
-                    ppo = _ppo(config, encoder, precision)
+                    options = PPOConfig(**schedule, precision=precision, device="cpu")
+                    ppo = _ppo(config.game, options)
                     stack.callback(ppo.env.close)
-                    updates[f"ours, {encoder}, {precision}"] = _timed(ppo)
+                    updates[f"ours, {name}, {precision}"] = _timed(ppo, options.frames_per_update)
             seconds = take_turns(updates, config.rounds, "bench collect")
     finally:
         torch.set_num_threads(threads)
     median = medians(seconds)
-    numbers = {f"{name}, frames per core-second": frames / x for name, x in median.items()}
+    numbers = {f"{name}, frames per core-second": 1 / x for name, x in median.items()}
     if theirs:
         for name in list(seconds)[1:]:
             numbers |= ratio(f"{name} / CleanRL", seconds["CleanRL, impala"], seconds[name])
@@ -59,27 +59,36 @@ def bench_collect(config: BenchCollectConfig) -> dict[str, float]:
     return numbers
 
 
-def _ppo(config: BenchCollectConfig, encoder: str, precision: Precision) -> PPO:
-    options = PPOConfig(
-        **SCHEDULE, n_steps=config.n_steps, encoder=encoder, precision=precision, device="cpu"
-    )
-    env = make_env(config.game, range(200), SCHEDULE["n_envs"], 0, copy=False)
-    return PPO(options, env, np.random.default_rng(0), facts_of(config.game).action_ids("all"))
+def _ours(config: BenchCollectConfig) -> dict[str, dict[str, Any]]:
+    """Schedules by name: CleanRL's with several networks, and what `gsf collect` does here."""
+    theirs = {x: SCHEDULE | {"n_steps": config.n_steps, "encoder": x} for x in config.encoders}
+    return theirs | ({"gsf collect without a GPU": ON_CPU} if config.default else {})
 
 
-def _timed(ppo: PPO) -> Callable[[], float]:
+def _ppo(game: str, options: PPOConfig) -> PPO:
+    suite, schedule = find_game(game)[0], options.schedule
+    drawn = suite.drawn(schedule.view)
+    env = make_env(game, range(200), schedule.n_envs, 0, copy=False, **drawn)
+    facts = facts_of(game)
+    learnt_in = held(env, schedule.hold, facts.noop)
+    return PPO(options, learnt_in, np.random.default_rng(0), facts.action_ids("all"))
+
+
+def _timed(ppo: PPO, frames: int) -> Callable[[], float]:
+    """Its core-seconds for a frame."""
+
     def update() -> float:
         start = time.process_time()
         ppo.iterate()
-        return time.process_time() - start
+        return (time.process_time() - start) / frames
 
     return update
 
 
 @contextlib.contextmanager
 def _cleanrl(config: BenchCollectConfig) -> Iterator[Callable[[], float]]:
-    """Yields a function that lets it do one update and returns its seconds of a core."""
-    program = _checked(config)
+    """Yields a function that lets it do one update and returns its core-seconds for a frame."""
+    program, frames = _checked(config), SCHEDULE["n_envs"] * config.n_steps
     command = [*(str(config.python), "-u", str(program), "--env-id", config.game, "--no-cuda")]
     command += ["--num-steps", str(config.n_steps), "--total-timesteps", str(10**9)]
     with (
@@ -99,7 +108,7 @@ def _cleanrl(config: BenchCollectConfig) -> Iterator[Callable[[], float]]:
             for line in lines:
                 if line.startswith("SPS:"):
                     process.send_signal(signal.SIGSTOP)
-                    return _core_seconds(process.pid) - start
+                    return (_core_seconds(process.pid) - start) / frames
             errors.seek(0)
             said = (errors.read().strip().splitlines() or ["it says nothing"])[-1]
             raise UserError(

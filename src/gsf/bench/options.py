@@ -65,6 +65,8 @@ class BenchCollectConfig(Options):
     """Steps of each of 64 games between two updates, of three epochs and eight minibatches."""
     rounds: Number = 3
     """Updates of each kind, taken in turns; the median counts."""
+    default: bool = True
+    """Also what `gsf collect` does where no GPU is, which is another network, view and schedule."""
     against: Path | None = None
     """A checkout of CleanRL, whose ppo_procgen.py then takes turns with ours."""
     python: Path = Path(sys.executable)
