@@ -3,7 +3,7 @@
     python docs/results/behaviour/ship.py --from FOLDER ninja plunder
 
 FOLDER holds what belongs to a player, as README.md beside this file makes it: runs/GAME, val/GAME,
-weak/GAME (left out where it is missing or no better than random; a run of its own is runs/GAME+weak)
+weak/GAME or runs/GAME+weak (left out where there is none or it is no better than random)
 and eval/GAME.csv. Without games only the tables are written.
 """
 
