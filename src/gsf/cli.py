@@ -99,6 +99,13 @@ VERBS = {
     "data levels": Verb(
         "studies.repeats", "levels", "LevelsConfig", "how often a game's levels repeat each other"
     ),
+    "benchmark list": Verb(
+        "benchmark.show", "list_protocols", "ProtocolsConfig", "the protocols anyone can enter"
+    ),
+    "benchmark show": Verb("benchmark.show", "show", "ShowConfig", "all that a protocol fixes"),
+    "benchmark run": Verb(
+        "benchmark.run", "enter", "EnterConfig", "methods of yours under a protocol -> rows"
+    ),
     "bench data": Verb("bench.data", "bench_data", "BenchDataConfig", "speed of the data path"),
     "bench train": Verb(
         "bench.train", "bench_train", "BenchTrainConfig", "speed of one training step"

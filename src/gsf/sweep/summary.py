@@ -31,8 +31,9 @@ def print_summary(out: Path) -> None:
     if len(rows):
         titles = {"seen": "seen levels", "unseen": "unseen levels"}
         splits = {split: title for split, title in titles.items() if split in set(rows["split"])}
-        for mode in SHOWN:
-            trained = rows[~rows["method"].isin(REFERENCES)]
+        trained = rows[~rows["method"].isin(REFERENCES)]
+        played = set(trained["mode"] if len(trained) else rows["mode"])
+        for mode in (x for x in SHOWN if x in played):
             n_seeds = trained.groupby(["game", "method"], observed=True)["seed"].nunique()
             over = intervals_over(list(n_seeds))
             table = Table(title=f"mean return, {mode} actions, {over}")

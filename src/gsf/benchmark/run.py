@@ -1,0 +1,75 @@
+"""`gsf benchmark run`: a protocol as `gsf run` takes it, and the rows that come of it.
+
+Nothing is trained or played here: sweep.run does. Rows of all runs are gathered in one file, each
+with the protocol's digest and whether its run kept to the protocol (judge.py).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from gsf.benchmark import catalogue
+from gsf.benchmark.catalogue import Protocol
+from gsf.benchmark.judge import gather_rows, temperatures, write_rows
+from gsf.benchmark.options import EnterConfig
+from gsf.core.errors import UserError
+from gsf.core.logs import console
+from gsf.nets.acting import mode_at
+from gsf.sweep.options import RunConfig
+from gsf.sweep.run import run
+
+NAME = "rows.csv.gz"
+
+
+def enter(config: EnterConfig) -> Path:
+    """Trains and plays what is missing; returns the file of rows."""
+    protocol = catalogue.find(config.protocol)
+    games = config.games or protocol.games
+    if unknown := [game for game in games if game not in protocol.games]:
+        known = ", ".join(protocol.games)
+        raise UserError(f"{protocol.name} has no game {unknown[0]}; its games are {known}.")
+    protocol.check_recordings(games)
+    home = config.out / protocol.name
+    for sweep in sweeps(protocol, config, games):
+        run(sweep)
+    if config.validation:
+        console.print("validation levels alone were played: choose by these, then leave it out.")
+        return home
+    rows = gather_rows(home, protocol, config.baselines)
+    path = home / NAME
+    write_rows(path, rows)
+    n = rows[["game", "method", "seed"]].drop_duplicates()
+    console.print(f"{len(n)} runs of {protocol.name} ({protocol.digest}): {path}", soft_wrap=True)
+    return path
+
+
+def sweeps(protocol: Protocol, config: EnterConfig, games: tuple[str, ...]) -> Iterator[RunConfig]:
+    """What is to be run; games whose temperature differs are played one after another."""
+    known = {} if config.baselines else temperatures(protocol)
+    for temperature in sorted({known.get(game, 0.0) for game in games}):
+        mine = [game for game in games if known.get(game, 0.0) == temperature]
+        played: dict[str, object] = {"evaluate.modes": ["sampled"]}
+        if temperature:
+            played["evaluate.modes"] = [mode_at(temperature)]
+            played["evaluate.splits"] = ["seen", "unseen"]
+        if config.validation:
+            played["evaluate.splits"] = ["validation"]
+        yield RunConfig(
+            out=config.out / protocol.name,
+            preset=protocol.said["preset"],
+            recordings=tuple(protocol.said["recordings"][game]["name"] for game in mine),
+            methods=protocol.methods if config.baselines else config.methods,
+            seeds=config.seeds or protocol.seeds,
+            first_seed=config.first_seed,
+            temperature="own" if temperature or config.validation else "pooled",
+            report=False,
+            workers=config.workers,
+            shard=config.shard,
+            merge=config.merge,
+            cluster=config.cluster,
+            cpus=config.cpus,
+            gpus=config.gpus,
+            storage=config.storage,
+            cache_gb=config.cache_gb,
+            accept_code_change=config.accept_code_change,
+            options=protocol.options | played,
+        )
