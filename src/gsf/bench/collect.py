@@ -88,7 +88,7 @@ def _timed(ppo: PPO, frames: int) -> Callable[[], float]:
 @contextlib.contextmanager
 def _cleanrl(config: BenchCollectConfig) -> Iterator[Callable[[], float]]:
     """Yields a function that lets it do one update and returns its core-seconds for a frame."""
-    program, frames = _checked(config), SCHEDULE["n_envs"] * config.n_steps
+    program, frames = _checked(config), int(SCHEDULE["n_envs"]) * config.n_steps
     command = [*(str(config.python), "-u", str(program), "--env-id", config.game, "--no-cuda")]
     command += ["--num-steps", str(config.n_steps), "--total-timesteps", str(10**9)]
     with (
