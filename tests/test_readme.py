@@ -40,16 +40,6 @@ def test_the_table_of_presets_is_what_the_presets_are():
         assert verbs["train"]["encoder"] in row
 
 
-def test_the_games_near_random_play_are_those_of_the_list(capsys):
-    cli.main(["data", "list"])
-    weak = re.search(r"tell methods apart: (.*)\.", capsys.readouterr().out)[1].split(", ")
-    names = f"{', '.join(weak[:-1])} and {weak[-1]}"
-    counts = {3: "three", 4: "four", 5: "five"}
-    assert f"In {counts[len(weak)]} games what was recorded" in README
-    for page in (README, (ROOT / "docs" / "data.md").read_text()):
-        assert names in " ".join(page.split())
-
-
 def test_pages_and_help_say_the_same_minutes():
     said = re.search(r"make run .*: (\d+) minutes", README)[1]
     assert f"about {said} minutes" in (ROOT / "docs" / "quickstart.md").read_text()

@@ -200,15 +200,16 @@ def test_play_on_a_list_of_levels_cannot_be_recorded():
         recorder.finish(env)
 
 
-def test_the_list_says_how_far_each_recording_is_from_random_to_published(capsys):
+def test_the_list_says_how_far_each_recording_is_from_random_to_published(capsys, monkeypatch):
+    monkeypatch.setattr("gsf.data.inspect.LEAST_WAY", 0.6)
     list_data(ListConfig())
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1].startswith("Below 10% of the way, so near to random play")
-    assert "coinrun" not in lines[-1]
+    assert lines[-1].startswith("Below 60% of the way, so near to random play")
+    assert "coinrun-early" in lines[-1]
+    assert "coinrun-fifteen" not in lines[-1]
     names, *rows = (line.split() for line in lines[: len(list_shipped()) + 1])
     found = {row[0]: dict(zip(names, row, strict=True)) for row in rows}
     assert found["coinrun-fifteen"]["way"] == "77%"  # (8.23 - 3.93) / (9.5 - 3.93)
     assert found["coinrun-fifteen"]["player"] == "2.0M"
     assert found["coinrun-validation"]["way"] == "-"  # what is published is of seen levels
     assert set(GAMES) <= set(found)
-    assert found["dodgeball"]["way"] == "25%"  # (1.67 - 0.58) / (5.0 - 0.58)
