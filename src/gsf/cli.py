@@ -106,6 +106,12 @@ VERBS = {
     "benchmark run": Verb(
         "benchmark.run", "enter", "EnterConfig", "methods of yours under a protocol -> rows"
     ),
+    "benchmark report": Verb(
+        "benchmark.report", "report", "BesideConfig", "rows of yours beside the baselines'"
+    ),
+    "benchmark verify": Verb(
+        "benchmark.verify", "verify", "AgainConfig", "an entry -> a tenth of it, played again"
+    ),
     "bench data": Verb("bench.data", "bench_data", "BenchDataConfig", "speed of the data path"),
     "bench train": Verb(
         "bench.train", "bench_train", "BenchTrainConfig", "speed of one training step"

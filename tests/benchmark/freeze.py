@@ -18,15 +18,10 @@ FROZEN = Path(__file__).with_name("frozen.json")
 def freeze(path: Path, frozen: Path = FROZEN) -> str:
     protocol = catalogue.read(path)
     assert protocol.is_draft, f"{protocol.name} is frozen already"
-    text = re.sub(r"^draft = true.*\n", "", path.read_text(), flags=re.MULTILINE)
+    text = re.sub(r"(^# A draft.*\n)?^draft = true.*\n", "", path.read_text(), flags=re.MULTILINE)
     for fixed in protocol.said["recordings"].values():
-        text = text.replace(
-            f'name = "{fixed["name"]}"\ndigest = "{fixed["digest"]}"',
-            f'name = "{fixed["name"]}"\ndigest = "{Recording.load(fixed["name"]).digest}"',
-        ).replace(
-            f'name = "{fixed["name"]}", digest = "{fixed["digest"]}"',
-            f'name = "{fixed["name"]}", digest = "{Recording.load(fixed["name"]).digest}"',
-        )
+        digest = Recording.load(fixed["name"]).digest
+        text = re.sub(rf'(name = "{fixed["name"]}"[,\s]+digest = )"\w+"', rf'\1"{digest}"', text)
     path.write_text(text)
     digest = catalogue.read(path).digest
     known = json.loads(frozen.read_text()) | {protocol.name: digest}

@@ -1,6 +1,7 @@
 """Protocols: frozen ones are as they were, and what they fix is what `gsf run` is told."""
 
 import json
+import shutil
 
 import pytest
 
@@ -43,6 +44,13 @@ def test_a_draft_is_frozen_by_one_command(tmp_path):
     assert catalogue.read(path).digest != catalogue.find("grid-1").digest
     assert freeze(path, frozen) == catalogue.find("grid-1").digest
     assert path.read_text() == text
+    with pytest.raises(AssertionError, match="frozen already"):
+        freeze(path, frozen)
+    shutil.copy(catalogue.PROTOCOLS / "lite-1.toml", path)
+    freeze(path, frozen)
+    lite = catalogue.read(path)
+    lite.check_recordings(lite.games)
+    assert json.loads(frozen.read_text())["lite-1"] == lite.digest
 
 
 def test_an_unknown_protocol_and_a_changed_recording_are_said_in_one_sentence():

@@ -85,8 +85,8 @@ class Protocol:
         return ROWS / f"{self.name}.csv.gz"
 
     def check_recordings(self, games: tuple[str, ...]) -> None:
-        """Refuses recordings that are not those the protocol fixes."""
-        for game in games:
+        """Refuses recordings that are not those the protocol fixes. A draft has yet to fix them."""
+        for game in () if self.is_draft else games:
             fixed = self.said["recordings"][game]
             found = Recording.load(fixed["name"]).digest
             if found != fixed["digest"]:

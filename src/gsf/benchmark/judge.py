@@ -10,25 +10,28 @@ from typing import Any
 
 import pandas as pd
 
+from gsf.benchmark import catalogue
 from gsf.benchmark.catalogue import Protocol
 from gsf.core.errors import UserError
+from gsf.core.logs import console
 from gsf.core.results import find_stages
-from gsf.core.sealed import KEY, write_table
+from gsf.core.sealed import is_sealed
 from gsf.core.stage import MANIFEST, read_any_manifest
 from gsf.evaluation.rows import IDENTITY, REFERENCES, TYPES, check_rows, read_rows, read_table
+from gsf.evaluation.splits import Split, split_levels
 from gsf.nets.acting import mode_at
 
 PROTOCOL, TRACK = "protocol", "track"  # columns beside those of all rows
 CLOSED, OPEN = "closed", "open"
-SPLITS = ("seen", "unseen")
+SPLITS: tuple[Split, ...] = ("seen", "unseen")
+UNKNOWN = "unknown"  # who played, where rows do not say it
+RUN = ["game", "method", "seed"]
 OURS = [*TYPES, PROTOCOL, TRACK]
 
 
 def temperatures(protocol: Protocol) -> dict[str, float]:
     """Game -> the temperature at which the shipped rows were played; none where none are."""
-    if not protocol.rows.is_file():
-        return {}
-    rows = read_benchmark(protocol.rows, protocol)
+    rows = shipped(protocol)
     trained = rows[~rows["method"].isin(REFERENCES)]
     played = trained.groupby("game", observed=True)["temperature"].first()
     return {str(game): float(x) for game, x in played.items()}
@@ -45,7 +48,10 @@ def gather_rows(home: Path, protocol: Protocol, references: bool) -> pd.DataFram
             rows = read_rows(stage.path / "returns.csv")
             if is_run:
                 rows = rows[rows["step"] == protocol.said["train"]["grad_steps"]]
-            track = OPEN if is_run and difference(stage.path, protocol) else CLOSED
+            why = difference(stage.path, protocol) if is_run else None
+            if why:
+                console.print(f"[yellow]{stage.path} is open: {why}.[/]", soft_wrap=True)
+            track = OPEN if why else CLOSED
             parts.append(rows.assign(**{PROTOCOL: protocol.digest, TRACK: track}))
     if not parts or not len(rows := _measured(pd.concat(parts), protocol)):
         raise UserError(f"{home} has no rows of {protocol.name} yet.")
@@ -77,7 +83,7 @@ def difference(run: Path, protocol: Protocol) -> str | None:
     dataset = read_any_manifest(data)
     game = manifest.get("game")
     recording = protocol.said["recordings"].get(game, {}).get("digest")
-    if dataset.get("inputs", {}).get("recording") != recording:
+    if not protocol.is_draft and dataset.get("inputs", {}).get("recording") != recording:
         return "it learnt from another recording"
     if dataset.get("digest") != manifest.get("inputs", {}).get("dataset"):
         return "its dataset is another one now"
@@ -88,22 +94,91 @@ def difference(run: Path, protocol: Protocol) -> str | None:
     return None
 
 
-def write_rows(path: Path, rows: pd.DataFrame) -> None:
-    write_table(path, rows)
-
-
 def read_benchmark(path: Path, protocol: Protocol) -> pd.DataFrame:
     """Rows of the protocol, checked; a UserError says in one sentence what does not fit."""
     raw = read_table(path)
-    rows = check_rows(raw, str(path))
-    facts: dict[str, Any] = {IDENTITY: raw.get(IDENTITY, "unknown")}
+    rows = check_rows(raw, str(path)).assign(**{IDENTITY: raw.get(IDENTITY, UNKNOWN)})
     if PROTOCOL not in raw:  # of `gsf evaluate`: anyone's own agent
-        return rows.assign(**facts, **{PROTOCOL: protocol.digest, TRACK: OPEN})
-    if KEY not in raw:
-        raise UserError(f"{path} has no checksums: rows of the benchmark are as gsf wrote them.")
-    if strange := sorted(set(raw[PROTOCOL]) - {protocol.digest}):
+        rows = rows.assign(**{PROTOCOL: protocol.digest, TRACK: OPEN})
+    else:
+        if path.suffix == ".parquet" or not is_sealed(path):
+            raise UserError(f"{path} has no checksums: the benchmark takes rows as gsf wrote them.")
+        if strange := sorted(set(raw[PROTOCOL].astype(str)) - {protocol.digest}):
+            raise UserError(
+                f"{path} was run under a protocol with digest {strange[0]}, {protocol.name} here "
+                f"has {protocol.digest}: results of two protocols cannot be compared."
+            )
+        if strange := sorted(set(raw[TRACK].astype(str)) - {CLOSED, OPEN}):
+            raise UserError(f"{path}: {TRACK} {strange[0]!r} is neither {CLOSED} nor {OPEN}.")
+        rows = rows.assign(**{PROTOCOL: raw[PROTOCOL], TRACK: raw[TRACK]})
+    rows = rows[(rows["mode"] == protocol.measure["mode"]) & rows["split"].isin(SPLITS)]
+    rows = rows.astype({"game": str, "method": str, "split": str, "mode": str})
+    _check_runs(path, rows, protocol)
+    return rows.reset_index(drop=True)
+
+
+def find_protocol(path: Path, name: str | None = None) -> Protocol:
+    """The one whose digest stands in the rows, or the one that is named."""
+    if name is not None:
+        return catalogue.find(name)
+    raw = read_table(path)
+    if PROTOCOL not in raw:
+        raise UserError(f"{path} says no protocol; name it: --protocol {catalogue.names()[0]}.")
+    known = {protocol.digest: protocol for protocol in map(catalogue.find, catalogue.names())}
+    found = str(raw[PROTOCOL].iloc[0]) if len(raw) else "none"
+    if found not in known:
+        have = ", ".join(f"{x.name} {digest}" for digest, x in known.items())
         raise UserError(
-            f"{path} is of a protocol with digest {strange[0]}, not of {protocol.name} "
-            f"({protocol.digest}): what was run under another protocol cannot be compared."
+            f"{path} was run under a protocol with digest {found}, which this gsf does not have "
+            f"({have}): it is of another version, or the protocol was changed."
         )
-    return rows.assign(**facts, **{PROTOCOL: raw[PROTOCOL], TRACK: raw[TRACK]})
+    return known[found]
+
+
+def shipped(protocol: Protocol) -> pd.DataFrame:
+    """The baselines' rows that come with gsf; none if there are none yet."""
+    if not protocol.rows.is_file():
+        return pd.DataFrame(columns=OURS)
+    return read_benchmark(protocol.rows, protocol)
+
+
+def check_levels(path: Path, rows: pd.DataFrame, protocol: Protocol) -> None:
+    """Refuses runs that did not play exactly the protocol's levels."""
+    base = shipped(protocol)
+    split: Any = protocol.measure["split"]
+    for (game, method, seed), run in rows[rows["split"] == split].groupby(RUN):
+        of_game = base[(base["game"] == game) & (base["split"] == split)]
+        n = int(protocol.said["evaluate"][f"n_{split}"])
+        wanted = set(of_game["level"] if len(of_game) else split_levels(str(game), split, n))
+        if set(run["level"]) != wanted:
+            there = len(set(run["level"]) & wanted)
+            raise UserError(
+                f"{path}: {game}/{method}/seed{seed} has {there} of the {len(wanted)} {split} "
+                f"levels of {protocol.name}, and {len(run) - there} others; all of them are played."
+            )
+
+
+def _check_runs(path: Path, rows: pd.DataFrame, protocol: Protocol) -> None:
+    if not len(rows):
+        mode = protocol.measure["mode"]
+        raise UserError(f"{path} has no {mode} rows of seen or unseen levels.")
+    if strange := sorted(set(rows["game"]) - set(protocol.games)):
+        raise UserError(f"{path} has rows of {strange[0]}, which is no game of {protocol.name}.")
+    trained = rows[~rows["method"].isin(REFERENCES)]
+    if len(wrong := trained[trained["seed"] >= protocol.seeds]):
+        seed = wrong["seed"].iloc[0]
+        raise UserError(
+            f"{path} has seed {seed}; those of {protocol.name} are 0 to {protocol.seeds - 1}, so "
+            "that nobody chooses the best of many."
+        )
+    agents = trained[[*RUN, IDENTITY]].drop_duplicates()
+    if len(twice := agents[agents.duplicated(RUN)]):
+        game, method, seed, _ = twice.iloc[0]
+        raise UserError(f"{path}: several agents played as {game}/{method}/seed{seed}.")
+    known = agents[agents[IDENTITY] != UNKNOWN]
+    if len(twice := known[known.duplicated(["game", IDENTITY], keep=False)]):
+        first, second = (f"{m}/seed{s}" for m, s in twice[["method", "seed"]].to_numpy()[:2])
+        raise UserError(
+            f"{path}: {first} and {second} are one and the same agent; every agent plays the test "
+            "levels once."
+        )

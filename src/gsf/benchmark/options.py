@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from gsf.core.errors import UserError
-from gsf.core.options import CodedOptions, Count, Group, Options, above, between
+from gsf.core.options import CodedOptions, Count, Group, Options, Seed, above, between
 from gsf.sweep.options import MAX_SEEDS
 
 
@@ -70,3 +70,29 @@ class EnterConfig(CodedOptions):
         super().__post_init__()
         if bool(self.methods) == self.baselines:
             raise UserError("name methods of yours (--methods file.py:Name), or --baselines.")
+
+
+@dataclass(frozen=True)
+class BesideConfig(Options):
+    """Rows of yours beside those of the baselines: means, ranks, paired differences."""
+
+    rows: tyro.conf.Positional[tuple[Path, ...]] = ()
+    """Files of `gsf benchmark run` or their folders, entries, or rows of `gsf evaluate` (open)."""
+    protocol: str | None = None
+    """Its name. Default: the one whose digest stands in the rows."""
+    out: Path | None = None
+    """File of the report (.md). Default: report.md beside the first file of rows."""
+
+
+@dataclass(frozen=True)
+class AgainConfig(Options):
+    """Play a random tenth of an entry's levels again with its agents' checkpoints, and compare."""
+
+    entry: tyro.conf.Positional[Path]
+    """Its folder: card.toml and rows.csv.gz."""
+    runs: Path = Path("results/benchmark")
+    """Where its runs are, as `gsf benchmark run` left them."""
+    share: Annotated[float, above(0, 1)] = 0.1
+    """How much of it."""
+    seed: Seed = 0
+    """Of the choice of levels: whoever checks chooses one that the entrant does not know."""

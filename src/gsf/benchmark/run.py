@@ -9,15 +9,16 @@ from pathlib import Path
 
 from gsf.benchmark import catalogue
 from gsf.benchmark.catalogue import Protocol
-from gsf.benchmark.judge import gather_rows, temperatures, write_rows
-from gsf.benchmark.options import EnterConfig
+from gsf.benchmark.entry import CARD, ROWS, write_card
+from gsf.benchmark.judge import gather_rows, temperatures
+from gsf.benchmark.options import BesideConfig, EnterConfig
+from gsf.benchmark.report import report as beside
 from gsf.core.errors import UserError
 from gsf.core.logs import console
+from gsf.core.sealed import write_table
 from gsf.nets.acting import mode_at
 from gsf.sweep.options import RunConfig
 from gsf.sweep.run import run
-
-NAME = "rows.csv.gz"
 
 
 def enter(config: EnterConfig) -> Path:
@@ -35,10 +36,13 @@ def enter(config: EnterConfig) -> Path:
         console.print("validation levels alone were played: choose by these, then leave it out.")
         return home
     rows = gather_rows(home, protocol, config.baselines)
-    path = home / NAME
-    write_rows(path, rows)
-    n = rows[["game", "method", "seed"]].drop_duplicates()
-    console.print(f"{len(n)} runs of {protocol.name} ({protocol.digest}): {path}", soft_wrap=True)
+    path = home / ROWS
+    write_table(path, rows)
+    runs = rows[["game", "method", "seed"]].drop_duplicates()
+    console.print(f"{len(runs)} runs of {protocol.name} ({protocol.digest}): {path}")
+    if not config.baselines:
+        write_card(home / CARD, protocol, str(runs["method"].iloc[0]))
+        beside(BesideConfig((path,)))
     return path
 
 

@@ -122,6 +122,12 @@ def open_table(path: Path, data: bytes) -> bytes:
     return body
 
 
+def is_sealed(path: Path) -> bool:
+    """Whether a CSV that can be read has its checksums: one by hand may have none."""
+    data = path.read_bytes()
+    return MARK.encode() in (gzip.decompress(data) if path.suffix == ".gz" else data)
+
+
 def save_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
     """Tensors, numbers, strings, lists and dicts only, so that loading never unpickles objects."""
     import torch  # only here and below: manifests and rows are read without it
