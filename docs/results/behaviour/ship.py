@@ -3,7 +3,7 @@
     python docs/results/behaviour/ship.py --from FOLDER ninja plunder
 
 FOLDER holds what belongs to a player, as README.md beside this file makes it: runs/GAME, val/GAME,
-weak/GAME or runs/GAME+weak (left out where there is none or it is no better than random)
+weak/GAME or runs/GAME+weak (left out unless it is 10 to 40 % of the way)
 and eval/GAME.csv. Without games only the tables are written.
 """
 
@@ -26,7 +26,7 @@ LATER, EARLIER = HERE / "policies-later.csv.gz", HERE / "policies.csv.gz"
 DATA_PAGE = HERE.parents[1] / "data.md"
 RECORDINGS = "| recording | tier |"
 PLAYERS = "| game | random | weak |"
-LEAST = 0.1  # of the way from random to published play, to be called a weak player
+LEAST, MOST = 0.1, 0.4  # of the way from random to published play: a weak player
 
 
 def ship(game: str, folder: Path) -> None:
@@ -36,7 +36,7 @@ def ship(game: str, folder: Path) -> None:
         f"val/{game}/{game}.gsfrec": f"{game}-validation.gsfrec",
     }
     for weak in (f"weak/{game}/{game}.gsfrec", f"runs/{game}+weak/{game}.gsfrec"):
-        if (folder / weak).exists() and way(Recording.load(folder / weak)) > LEAST:
+        if (folder / weak).exists() and LEAST < way(Recording.load(folder / weak)) < MOST:
             copies[weak] = f"{game}-weak.gsfrec"
     for source, name in copies.items():
         shutil.copyfile(folder / source, SHIPPED / name)
@@ -50,17 +50,16 @@ def way(recording: Recording) -> float:
 
 
 def write_curve(metrics: Path, out: Path) -> None:
-    names = ["ppo/return", "ppo/entropy", "ppo/seconds", "ppo/frames_per_second"]
+    """A player that was trained on from a shipped one keeps what came before."""
+    names = ["step", "ppo/return", "ppo/entropy", "ppo/seconds", "ppo/frames_per_second"]
     rows = [json.loads(line) for line in metrics.read_text().splitlines()]
+    rows = [{x: round(row[x], 4) if x in row else "" for x in names} for row in rows]
+    before = read_rows(out) if rows[0]["step"] > 10**6 else []
+    earlier = [row for row in before if int(row["step"]) < rows[0]["step"]]
     with out.open("w") as file:
-        print("step", *names, sep=",", file=file)
-        for row in rows:
-            print(
-                row["step"],
-                *(round(row[x], 4) if x in row else "" for x in names),
-                sep=",",
-                file=file,
-            )
+        table = csv.DictWriter(file, names, lineterminator="\n")
+        table.writeheader()
+        table.writerows([*earlier, *rows])
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
