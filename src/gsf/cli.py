@@ -112,6 +112,9 @@ VERBS = {
     "benchmark verify": Verb(
         "benchmark.verify", "verify", "AgainConfig", "an entry -> a tenth of it, played again"
     ),
+    "benchmark leaderboard": Verb(
+        "benchmark.leaderboard", "leaderboard", "BoardConfig", "entries -> the page of all of them"
+    ),
     "bench data": Verb("bench.data", "bench_data", "BenchDataConfig", "speed of the data path"),
     "bench train": Verb(
         "bench.train", "bench_train", "BenchTrainConfig", "speed of one training step"

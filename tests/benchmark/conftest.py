@@ -1,10 +1,12 @@
 """A protocol that takes seconds, with rows of its baselines, in folders of its own."""
 
+import contextlib
 import shutil
 
 import pytest
 
 from gsf.benchmark import catalogue
+from gsf.benchmark.entry import CARD, EXPLAINED
 from gsf.benchmark.options import EnterConfig
 from gsf.benchmark.run import enter
 from own_code import LOSS
@@ -21,9 +23,10 @@ TINY = {
 }
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    """The protocol tiny-1, whose baselines are bc and cql, and the folder of their runs."""
+@pytest.fixture(scope="session")
+def made(tmp_path_factory):
+    """The folder of the protocol tiny-1 (bc and cql), its rows, and one seed of a loss in a file,
+    entered as a stranger would."""
     home = tmp_path_factory.mktemp("benchmark")
     text = TEXT
     for old, new in TINY.items():
@@ -34,18 +37,40 @@ def tiny(tmp_path_factory):
     (home / "protocols").mkdir()
     (home / "rows").mkdir()
     (home / "protocols" / "tiny-1.toml").write_text(text)
+    (home / "mine.py").write_text(LOSS)
+    methods = (f"{home / 'mine.py'}:Pull",)
+    with known(home):
+        rows = enter(EnterConfig("tiny-1", baselines=True, workers=1, out=home / "baselines"))
+        shutil.copy(rows, home / "rows" / "tiny-1.csv.gz")
+        enter(EnterConfig("tiny-1", methods=methods, seeds=1, workers=1, out=home / "out"))
+    return home
+
+
+@contextlib.contextmanager
+def known(home):
+    """Inside, tiny-1 is the only protocol."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(catalogue, "PROTOCOLS", home / "protocols")
         patch.setattr(catalogue, "ROWS", home / "rows")
-        rows = enter(EnterConfig("tiny-1", baselines=True, workers=1, out=home / "baselines"))
-        shutil.copy(rows, home / "rows" / "tiny-1.csv.gz")
-        yield home
+        yield
+
+
+@pytest.fixture(scope="module")
+def tiny(made):
+    with known(made):
+        yield made
 
 
 @pytest.fixture(scope="module")
 def entered(tiny):
-    """One seed of a loss in a file, entered as a stranger would: the folder of its results."""
-    (tiny / "mine.py").write_text(LOSS)
-    name = f"{tiny / 'mine.py'}:Pull"
-    rows = enter(EnterConfig("tiny-1", methods=(name,), seeds=1, workers=1, out=tiny / "out"))
-    return rows.parent
+    """The folder of the entrant's results."""
+    return tiny / "out" / "tiny-1"
+
+
+def fill_card(results, folder, **more) -> None:
+    """The card that `gsf benchmark run` has left, filled in."""
+    text = (results / CARD).read_text().replace("trials = 0", "trials = 3")
+    said = dict.fromkeys(EXPLAINED, "said") | more
+    for key, value in said.items():
+        text = text.replace(f'{key} = "?"', f'{key} = "{value}"')
+    (folder / CARD).write_text(text)

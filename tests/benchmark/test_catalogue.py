@@ -1,16 +1,18 @@
 """Protocols: frozen ones are as they were, and what they fix is what `gsf run` is told."""
 
 import json
-import shutil
+from pathlib import Path
 
 import pytest
 
 from benchmark.freeze import FROZEN, freeze
 from gsf.benchmark import catalogue
-from gsf.benchmark.options import EnterConfig
+from gsf.benchmark.leaderboard import leaderboard
+from gsf.benchmark.options import BoardConfig, EnterConfig
 from gsf.benchmark.run import sweeps
 from gsf.core.errors import UserError
 
+ROOT = Path(__file__).parents[2]
 PROTOCOLS = [catalogue.find(name) for name in catalogue.names()]
 
 
@@ -46,7 +48,9 @@ def test_a_draft_is_frozen_by_one_command(tmp_path):
     assert path.read_text() == text
     with pytest.raises(AssertionError, match="frozen already"):
         freeze(path, frozen)
-    shutil.copy(catalogue.PROTOCOLS / "lite-1.toml", path)
+    lite = (catalogue.PROTOCOLS / "lite-1.toml").read_text()
+    games = lite.partition("[recordings]\n")[2].partition("\n\n")[0]
+    path.write_text(lite.replace(games, games.splitlines()[1]))  # one of them
     freeze(path, frozen)
     lite = catalogue.read(path)
     lite.check_recordings(lite.games)
@@ -60,3 +64,9 @@ def test_an_unknown_protocol_and_a_changed_recording_are_said_in_one_sentence():
     other = said | {"recordings": {"grid5_looks": {"name": "grid5_looks-best", "digest": "0" * 16}}}
     with pytest.raises(UserError, match="the one here has be6b275ce043a7ff"):
         catalogue.Protocol(other).check_recordings(("grid5_looks",))
+
+
+def test_the_page_of_the_site_is_that_of_its_entries(tmp_path):
+    """If this fails: `gsf benchmark leaderboard`, from the root of the repository."""
+    made = leaderboard(BoardConfig(ROOT / "docs/benchmark/entries", tmp_path / "page.md"))
+    assert made.read_text() == (ROOT / "docs/leaderboard.md").read_text()

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmark.conftest import fill_card
 from gsf.benchmark import catalogue, judge
 from gsf.benchmark.anyone import play
 from gsf.benchmark.compare import compare
@@ -19,17 +20,11 @@ from gsf.core.errors import FoundWrongError, UserError
 from gsf.core.sealed import write_table
 from gsf.evaluation.rows import read_table
 
-FILLED = {"title": "Pull", "authors": "A. Nyone", "code": "mine.py", "settings": "", "date": "-"}
-
 
 @pytest.fixture
 def entry(entered, tmp_path):
-    """Its card filled in."""
-    shutil.copy(entered / ROWS, tmp_path / ROWS)
-    text = (entered / CARD).read_text()
-    for key, value in FILLED.items():
-        text = text.replace(f'{key} = "?"', f'{key} = "{value or "default"}"')
-    (tmp_path / CARD).write_text(text.replace("trials = 0", "trials = 3"))
+    shutil.copy(entered / ROWS, tmp_path)
+    fill_card(entered, tmp_path, title="Pull")
     return tmp_path
 
 

@@ -37,6 +37,14 @@ def temperatures(protocol: Protocol) -> dict[str, float]:
     return {str(game): float(x) for game, x in played.items()}
 
 
+def at_its_temperature(rows: pd.DataFrame, protocol: Protocol) -> pd.DataFrame:
+    """Rows of an entrant that played at another temperature than the baselines are open."""
+    if not (known := temperatures(protocol)):
+        return rows
+    other = rows["temperature"] != rows["game"].map(known)
+    return rows.assign(**{TRACK: rows[TRACK].mask(other, OPEN)})
+
+
 def gather_rows(home: Path, protocol: Protocol, references: bool) -> pd.DataFrame:
     """Of all runs below a directory: rows at the last step, each with the protocol's digest."""
     parts = []

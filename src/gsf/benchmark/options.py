@@ -8,6 +8,7 @@ import tyro
 
 from gsf.core.errors import UserError
 from gsf.core.options import CodedOptions, Count, Group, Options, Seed, above, between
+from gsf.evaluation.intervals import REPLICATES
 from gsf.sweep.options import MAX_SEEDS
 
 
@@ -96,3 +97,15 @@ class AgainConfig(Options):
     """How much of it."""
     seed: Seed = 0
     """Of the choice of levels: whoever checks chooses one that the entrant does not know."""
+
+
+@dataclass(frozen=True)
+class BoardConfig(Options):
+    """The page of all entries beside the baselines; every entry is checked on the way."""
+
+    entries: Path = Path("docs/benchmark/entries")
+    """Folder of entries, each a folder with card.toml and rows.csv.gz."""
+    out: Path = Path("docs/leaderboard.md")
+    """The page to write."""
+    replicates: Annotated[int, between(10, 10**6)] = REPLICATES
+    """Of the bootstrap behind the intervals."""

@@ -10,12 +10,11 @@ from gsf.benchmark.compare import Comparison, Row, compare
 from gsf.benchmark.entry import ROWS
 from gsf.benchmark.judge import (
     OPEN,
-    TRACK,
+    at_its_temperature,
     check_levels,
     find_protocol,
     read_benchmark,
     shipped,
-    temperatures,
 )
 from gsf.benchmark.options import BesideConfig
 from gsf.core.errors import UserError
@@ -55,10 +54,7 @@ def gather(paths: Sequence[Path], protocol: Protocol) -> pd.DataFrame:
         if twice := sorted(set(rows["method"]) & known):
             raise UserError(f"{path}: another entry is called {twice[0]}, too; rename the method.")
         known |= set(rows["method"])
-        if at := temperatures(protocol):  # at which an entrant plays, too
-            other = rows["temperature"] != rows["game"].map(at)
-            rows = rows.assign(**{TRACK: rows[TRACK].mask(other, OPEN)})
-        parts.append(rows)
+        parts.append(at_its_temperature(rows, protocol))
     if not parts or not sum(map(len, parts)):
         raise UserError(f"no rows of {protocol.name} come with this gsf yet; name some.")
     return pd.concat(parts, ignore_index=True)
