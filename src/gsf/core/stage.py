@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from gsf.core.code import is_code
+from gsf.core.code import changed, is_code
 from gsf.core.errors import UserError
 from gsf.core.files import check_place, clear_locks, digest, digest_file, is_vacant, remove
 from gsf.core.options import Role, roles, to_json
@@ -146,18 +146,12 @@ class Identity:
         manifest = read_manifest(out, self.kind, whole=False)
         if difference := self._difference(manifest, is_whole(out, manifest)):
             raise UserError(f"{out} {difference}; remove it or choose another --out.")
-        if (changed := self._changed_code(manifest)) and not self.any_code:
+        if (edited := changed(manifest["inputs"], self.inputs)) and not self.any_code:
             raise UserError(
-                f"{out} holds {kinds()[self.kind]} made before {changed[0]} was edited; remove it, "
+                f"{out} holds {kinds()[self.kind]} made before {edited[0]} was edited; remove it, "
                 "choose another --out, or add --accept-code-change to keep it and go on."
             )
         return manifest
-
-    def _changed_code(self, manifest: Mapping[str, Any]) -> list[str]:
-        """gsf's own files that have been edited since the output was made."""
-        made_of = manifest["inputs"]
-        names = sorted({*self.inputs, *made_of})
-        return [x for x in names if is_code(x) and self.inputs.get(x) != made_of.get(x)]
 
     def _difference(self, manifest: Mapping[str, Any], whole: bool) -> str | None:
         """The most telling one, as the end of a sentence. Until whole, it may become longer."""
@@ -179,8 +173,8 @@ class Identity:
         """Marks a directory as this output in the making; what is there of it stays."""
         if not self.is_done(out):
             found = self._found(out)
-            if found and (changed := self._changed_code(found)):
-                facts["code_changed"] = sorted({*found.get("code_changed", ()), *changed})
+            if found and (edited := changed(found["inputs"], self.inputs)):
+                facts["code_changed"] = sorted({*found.get("code_changed", ()), *edited})
             remove(out / DONE)
             self.write(out, in_place=True, **facts)
 

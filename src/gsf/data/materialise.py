@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsf.core.code import decided_by
 from gsf.core.errors import UserError
 from gsf.core.logs import console, progress
 from gsf.core.stage import Identity
@@ -20,7 +21,7 @@ from gsf.data.options import MaterialiseConfig as MaterialiseConfig
 from gsf.data.played import PlayWriter
 from gsf.data.recording import Recording
 from gsf.data.replay import Replay
-from gsf.suites import find_game
+from gsf.suites import find_game, looks
 from gsf.suites.looks import Draw, named, wardrobe
 
 Mask = NDArray[np.bool_]
@@ -32,7 +33,8 @@ def materialise(config: MaterialiseConfig) -> Path:
     materialise(MaterialiseConfig("coinrun", out=Path("dataset"), transitions=100_000))
     """
     recording = Recording.load(config.recording)
-    identity = Identity.of("dataset", config, {"recording": recording.digest})
+    drawing = {} if config.looks is None else decided_by(looks.__name__)  # all else is verified
+    identity = Identity.of("dataset", config, {"recording": recording.digest} | drawing)
     if identity.is_done(config.out):
         console.print(f"{config.out} is there already.", soft_wrap=True)
         return config.out
@@ -132,11 +134,11 @@ def _replay(
         ThreadPoolExecutor(1) as aside,
     ):
         for view, (take, mask) in views:
-            looks = None
+            drawn = None
             if config.looks is not None:
                 seed = config.look_seed + take.seed
-                looks = Draw(config.look_kind, config.looks, seed, view, config.first_look)
-            replay, at = Replay(recording, take, config.threads, looks), 0
+                drawn = Draw(config.look_kind, config.looks, seed, view, config.first_look)
+            replay, at = Replay(recording, take, config.threads, drawn), 0
             pending: Future[Any] = aside.submit(int)
             for block in replay:
                 pending.result()  # a block's buffer is played into again two blocks later

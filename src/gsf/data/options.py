@@ -7,7 +7,17 @@ from typing import Annotated, Literal
 import tyro
 
 from gsf.core.errors import UserError
-from gsf.core.options import Count, Incidental, Input, Options, Range, Seed, Threads, between
+from gsf.core.options import (
+    CodedOptions,
+    Count,
+    Incidental,
+    Input,
+    Options,
+    Range,
+    Seed,
+    Threads,
+    between,
+)
 from gsf.core.schema import COUNT, MOST_ACTIONS, NUMBER, POSITIVE, TEXT
 from gsf.core.stage import FILES, WORLD, Kind
 from gsf.suites.looks import LookKind
@@ -31,7 +41,7 @@ DATASET = Kind(
 
 
 @dataclass(frozen=True)
-class MaterialiseConfig(Options):
+class MaterialiseConfig(CodedOptions):
     """Replay a recording into a dataset of pixels on disk, verifying every checksum."""
 
     recording: Input[tyro.conf.Positional[str]]

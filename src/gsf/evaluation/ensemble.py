@@ -42,4 +42,5 @@ def together(players: Sequence[Player]) -> Player:
         method=f"{first.method}+evaluate.ensemble={len(players)}",
         identity=digest(*(player.identity for player in players)),
         temperature=None,
+        code=tuple(dict.fromkeys(module for player in players for module in player.code)),
     )

@@ -8,7 +8,7 @@ more adds it. Only what an earlier --max-frames cut short, and this one does not
 With --held-out nothing is played: held_out.py.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from gsf.core.interrupts import stoppable
 from gsf.core.logs import console, progress
 from gsf.evaluation import temperature as temperatures
 from gsf.evaluation.asked import find_file, find_steps
+from gsf.evaluation.code_of_rows import Code, check_code, code_of_play, note_code
 from gsf.evaluation.ensemble import together
 from gsf.evaluation.held_out import judge_held_out
 from gsf.evaluation.intervals import mean_over_levels
@@ -62,14 +63,16 @@ def evaluate(config: EvaluateConfig) -> pd.DataFrame:
     if not tasks:
         raise UserError("nothing to play: no split, no mode or no level is left.")
     grids = _grids(players, config)
-    rows = _read(out, players)
+    code = {player.identity: code_of_play(player.game, player.code) for player in players}
+    rows = _read(out, players, code, config.accept_code_change)
     if _all_there(grids, tasks, rows):
         clear_locks(out)
         console.print(f"{out} has these rows already.", soft_wrap=True)
         return _summed_up(tasks, rows, out)
     check_place(out)
     with locked(out.parent, f".{out.name}.lock"):
-        rows = _read(out, players)
+        rows = _read(out, players, code, config.accept_code_change)
+        note_code(out, code)
         n = sum(len(task.missing(rows)) for task in [*grids, *tasks])
         what = f"evaluate {players[0].game} {players[0].method}"
         with stoppable() as stop, progress(what, n, "episodes") as advance:
@@ -181,11 +184,16 @@ def _split(player: Player, split: Split, n: int) -> list[int]:
     return levels
 
 
-def _read(out: Path, players: Sequence[Player]) -> pd.DataFrame:
-    """The rows in the file; rows of another agent under the same name are an error."""
+def _read(
+    out: Path, players: Sequence[Player], code: Mapping[str, Code], any_code: bool
+) -> pd.DataFrame:
+    """The rows in the file; those of another agent under the same name, or of other code, are an
+    error."""
     rows = read_rows(out)
     for who in players:
         mine = rows[made_by(who, rows)]
+        if len(mine):
+            check_code(out, {who.identity: code[who.identity]}, any_code)
         if not mine[IDENTITY].isin([who.identity, *map(who.signature, set(mine["length"]))]).all():
             raise UserError(
                 f"{out} has rows of another {who.method} for {who.game}, seed {who.seed}, step "

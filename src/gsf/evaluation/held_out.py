@@ -11,12 +11,14 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from gsf.core.code import decided_by
 from gsf.core.errors import UserError
 from gsf.core.files import digest, locked
 from gsf.core.logs import console
 from gsf.core.stage import read_manifest
 from gsf.data.dataset import Dataset
 from gsf.evaluation.asked import find_file, find_steps
+from gsf.evaluation.code_of_rows import check_code, note_code
 from gsf.evaluation.held_out_rows import (
     IDENTITY,
     QUANTITIES,
@@ -31,7 +33,10 @@ from gsf.evaluation.options import EvaluateConfig
 from gsf.evaluation.players import is_run, weights
 from gsf.learn.agent import load_agent
 from gsf.nets.acting import explain
+from gsf.nets.encoders import module_of
 from gsf.nets.runtime import pick_device
+
+HOW = ("gsf.evaluation.judging", "gsf.learn.agent")  # what decides the numbers
 
 
 def judge_held_out(config: EvaluateConfig) -> pd.DataFrame:
@@ -45,6 +50,7 @@ def judge_held_out(config: EvaluateConfig) -> pd.DataFrame:
     manifest, dataset = read_manifest(run, "run", whole=False), Dataset.open(config.held_out)
     check_held_out(str(run), manifest, dataset.path, dataset.manifest)
     mu = logged_probabilities(dataset, config.logged_by, config.device)
+    encoder = module_of(manifest["config"]["encoder"], manifest["inputs"].get("encoder"))
     names = {"game": manifest["game"], "method": manifest["method"], "seed": manifest["seed"]}
     steps = set()
     with locked(out.parent, f".{out.name}.lock"):
@@ -54,6 +60,7 @@ def judge_held_out(config: EvaluateConfig) -> pd.DataFrame:
             mine = {**names, "step": agent.step, "data": dataset.digest}
             how = config.fqe, "none" if mu is None else digest(mu.tobytes())
             identity = digest(*weights(agent), *map(str, how))
+            code = {identity: decided_by(*HOW, agent.base.__class__, encoder)}
             there = rows[(rows[list(mine)] == list(mine.values())).all(axis=1)]
             if set(there[IDENTITY]) - {identity}:
                 raise UserError(
@@ -62,11 +69,13 @@ def judge_held_out(config: EvaluateConfig) -> pd.DataFrame:
                     "--out."
                 )
             if len(there):
+                check_code(out, code, config.accept_code_change)
                 console.print(f"{out} has the rows of step {agent.step:,}.", soft_wrap=True)
             else:
                 gamma = manifest["config"]["gamma"]
                 there = judge(agent, dataset, gamma, config.fqe, mu)
                 there = there.assign(**mine, **{IDENTITY: identity})
+                note_code(out, code)
                 rows = write_held_out(out, pd.concat([rows, there]) if len(rows) else there)
             steps.add(agent.step)
     asked = (rows["data"] == dataset.digest) & rows["step"].isin(steps)

@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from gsf.core.errors import UserError, did_you_mean
-from gsf.core.options import Count, Device, Group, Options, Seed, Some, Threads, between
+from gsf.core.options import CodedOptions, Count, Device, Group, Seed, Some, Threads, between
 from gsf.evaluation.rows import MODES, SPLITS
 from gsf.evaluation.splits import Split, parse_levels
 from gsf.nets.acting import Mode
@@ -17,7 +17,7 @@ Levels = Annotated[int, between(0, 10**6)]
 
 
 @dataclass(frozen=True)
-class EvaluateConfig(Options):
+class EvaluateConfig(CodedOptions):
     """Play one episode on each level of fixed lists, greedy and by sampling."""
 
     agent: tyro.conf.Positional[str]

@@ -61,6 +61,7 @@ class Player:
     temperatures: tuple[float, ...] = (1.0,)  # to choose from; references have no choice
     temperature: float | None = None  # the one that was chosen, if any
     max_frames: int | None = None  # after which its episodes are cut short
+    code: tuple[str, ...] = ()  # modules that decide what it does
 
     def at(self, mode: Mode) -> float:
         """The temperature of a mode; 1 where none has been chosen."""
@@ -202,7 +203,14 @@ def _reference(
         digest(played_by, difficulty, *_played_in(suite, played)),
         levels,
         difficulty,
+        code=_code_of_policy(facts) if facts else (),
     )
+
+
+def _code_of_policy(facts: Mapping[str, Any]) -> tuple[str, ...]:
+    from gsf.nets.encoders import module_of  # late: help needs no torch
+
+    return ("gsf.behaviour.ppo:ActorCritic", module_of(facts["encoder"], facts.get("encoder_code")))
 
 
 def _levels_of_policy(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,6 +225,7 @@ def _run_players(
     run: Path, game: str | None, steps: Sequence[int | None], device: Device, own: UserEnv | None
 ) -> list[Player]:
     from gsf.learn.agent import load_agent, read_temperature  # late: help needs no torch
+    from gsf.nets.encoders import module_of
     from gsf.nets.runtime import pick_device
 
     manifest = read_manifest(run, "run", whole=False)
@@ -234,6 +243,7 @@ def _run_players(
         )
     suite = find_game(trained_on)[0]
     levels, difficulty = _facts_of_levels(suite, trained_on, manifest)
+    encoder = module_of(manifest["config"]["encoder"], manifest["inputs"].get("encoder"))
     players = []
     for step in steps:
         agent = load_agent(run, step, pick_device(device))
@@ -249,6 +259,7 @@ def _run_players(
                 difficulty,
                 TEMPERATURES,
                 read_temperature(run, agent.step),
+                code=("gsf.learn.agent", type(agent.base).__module__, encoder),
             )
         )
     return players

@@ -6,6 +6,7 @@ Out: a table, best first, also as compare.csv and compare.json.
 """
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,16 @@ from gsf.data.dataset import Dataset
 from gsf.gvf import cumulants
 from gsf.gvf.cumulants import Cumulant
 from gsf.gvf.diagnostics import diagnose, table
-from gsf.gvf.fit import FitConfig, along_trajectories, fit
-from gsf.gvf.label import read_values
+from gsf.gvf.options import FitConfig
+from gsf.gvf.training_labels import read_values
+from gsf.gvf.trajectories import along_trajectories
 
 Array = npt.NDArray[Any]
+Fit = Callable[[FitConfig], Path]
 
 
-def compare(dataset: Dataset, config: FitConfig) -> Path:
+def compare(dataset: Dataset, config: FitConfig, fit: Fit) -> Path:
+    """`fit`: the stage, which makes one of the fits."""
     asked = [cumulants.find(x) for x in config.cumulants or cumulants.names()]
     refuse_links(config.out)
     rows = _whole_levels(dataset, config)
@@ -37,7 +41,9 @@ def compare(dataset: Dataset, config: FitConfig) -> Path:
         if config.estimator == "mc" and not one.value.random:
             seeds.pop()  # nothing in it depends on a seed: stability is n/a
         values = [
-            _values(dataset, rows, one, dataclasses.replace(config, cumulant=one.spec, seed=seed))
+            _values(
+                dataset, rows, one, dataclasses.replace(config, cumulant=one.spec, seed=seed), fit
+            )
             for seed in seeds
         ]
         diagnosis = diagnose(
@@ -68,7 +74,9 @@ def _whole_levels(dataset: Dataset, config: FitConfig) -> Array:
     return np.flatnonzero(np.isin(dataset.level, order[:n_levels]))
 
 
-def _values(dataset: Dataset, rows: Array, one: Found[Cumulant], config: FitConfig) -> Array:
+def _values(
+    dataset: Dataset, rows: Array, one: Found[Cumulant], config: FitConfig, fit: Fit
+) -> Array:
     """What is ranked, for the given rows; a td fit stays on disk and is not made twice."""
     if config.estimator == "td":
         out = config.out / f"{one.name}-seed{config.seed}"

@@ -16,18 +16,18 @@ import numpy as np
 import numpy.typing as npt
 
 from gsf.core.code import decided_by
-from gsf.core.errors import UserError
 from gsf.core.files import atomic_directory, digest, digest_file, locked, open_own
 from gsf.core.logs import console
 from gsf.core.registry import Found
 from gsf.core.stage import Identity, read_manifest
 from gsf.data.dataset import Dataset
 from gsf.gvf import cumulants, td
+from gsf.gvf.compare import compare
 from gsf.gvf.cumulants import Cumulant
 from gsf.gvf.diagnostics import diagnose, table, weakness
-from gsf.gvf.levels import check_known_levels, check_levels
-from gsf.gvf.monte_carlo import monte_carlo
+from gsf.gvf.levels import check_levels
 from gsf.gvf.options import FitConfig as FitConfig
+from gsf.gvf.trajectories import along_trajectories, logged_slot
 from gsf.nets import encoders
 from gsf.nets.encoders import Architecture
 from gsf.nets.precision import settled
@@ -50,9 +50,7 @@ def fit(config: FitConfig) -> Path:
     check_levels(dataset, config.allow_small_levels)
     config = _settled(config, dataset)
     if config.compare:
-        from gsf.gvf.compare import compare  # which fits with this module
-
-        return compare(dataset, config)
+        return compare(dataset, config, fit)
     cumulant, rank = found.value, config.rank or found.value.rank
     identity = _identity(config, dataset, found, encoder)
     if identity.is_done(config.out):
@@ -134,41 +132,6 @@ def _directory(config: FitConfig, identity: Identity) -> Iterator[Path]:
         identity.finish(config.out)
 
 
-def along_trajectories(
-    dataset: Dataset, found: Found[Cumulant], c: Array, rows: Array, config: FitConfig
-) -> Array:
-    episode, terminated = dataset.episode[rows], dataset.terminated[rows]
-    at_cut = None
-    if config.bootstrap:
-        last = np.append(episode[1:] != episode[:-1], True)
-        at_cut = np.zeros_like(c)
-        cut = np.flatnonzero(last & ~terminated)
-        at_cut[cut] = _bootstrap(dataset, found, rows[cut], config, c.shape[1])
-    return monte_carlo(c, episode, terminated, config.gamma, at_cut)
-
-
-def _bootstrap(
-    dataset: Dataset, found: Found[Cumulant], rows: Array, config: FitConfig, d: int
-) -> Array:
-    """Values of a td fit at the given rows, [n,d]."""
-    assert config.bootstrap is not None
-    manifest = read_manifest(config.bootstrap, "gvf")
-    other = manifest["config"]
-    made = manifest["cumulant"], manifest["inputs"].get("cumulant"), other["gamma"], manifest["d"]
-    same = made == (found.name, found.code, config.gamma, d)
-    same_seed = not found.value.random or other["seed"] == config.seed
-    if not (other["estimator"] == "td" and same and same_seed):
-        raise UserError(
-            f"--bootstrap {config.bootstrap} must be a td fit of the same cumulant, gamma and, if "
-            "it has random parts, seed."
-        )
-    check_known_levels(dataset, config.bootstrap, manifest)
-    chunk_of = {level: i for i, level in enumerate(manifest["levels"])}
-    level = np.array([chunk_of[x] for x in dataset.levels])[dataset.level[rows]]
-    value = td.load_learner(config.bootstrap, config.device).values(dataset, rows, level)
-    return logged_slot(value, dataset.action[rows])
-
-
 def _temporal_difference(dataset: Dataset, c: Array, config: FitConfig, out: Path) -> Array:
     learner = td.learn(dataset, c, config, out)
     value = learner.values(dataset, np.arange(len(dataset)), dataset.level.astype(np.int64))
@@ -180,13 +143,6 @@ def _temporal_difference(dataset: Dataset, c: Array, config: FitConfig, out: Pat
 def _save(path: Path, values: Array) -> None:
     with open_own(path, "wb") as file:
         np.save(file, values, allow_pickle=False)
-
-
-def logged_slot(value: Array, action: Array) -> Array:
-    """[n,slots,d] -> [n,d]: of SARSA's actions the logged one."""
-    slot = action if value.shape[1] > 1 else np.zeros(len(action), np.int64)
-    chosen: Array = value[np.arange(len(value)), slot]
-    return chosen
 
 
 def _print_fit(out: Path) -> None:

@@ -22,9 +22,10 @@ from gsf.equations import quantile_labels, within_level_rank
 from gsf.gvf.bins import CANDIDATE_BINS, bins_table, choose_bins
 from gsf.gvf.controls import check_source, values_of
 from gsf.gvf.diagnostics import stability, time_left_correlation
-from gsf.gvf.levels import check_levels, check_made_from
+from gsf.gvf.levels import check_levels
 from gsf.gvf.options import LabelConfig as LabelConfig
-from gsf.gvf.training_labels import Array, read_array
+from gsf.gvf.training_labels import Array, read_values
+from gsf.suites import find_game
 
 
 def label(config: LabelConfig) -> Path:
@@ -34,10 +35,12 @@ def label(config: LabelConfig) -> Path:
     """
     manifest = read_manifest(config.gvf, "gvf")
     dataset = Dataset.open(config.dataset or Path(manifest["config"]["dataset"]))
-    inputs = {"dataset": dataset.digest, "gvf": manifest["digest"]}
-    resolved = {} if config.by_chance else {"seed": None}
-    identity = Identity.of("labels", config, inputs | decided_by(__name__), **resolved)
     values = _values(config, manifest, dataset)
+    inputs = {"dataset": dataset.digest, "gvf": manifest["digest"]} | decided_by(__name__)
+    if config.source == "oracle":
+        inputs |= decided_by(find_game(dataset.name)[0].make_env)
+    resolved = {} if config.by_chance else {"seed": None}
+    identity = Identity.of("labels", config, inputs, **resolved)
     other = _values_against(config, dataset, values)
     if not identity.is_done(config.out):
         check_levels(dataset, config.allow_small_levels, config.n_bins)
@@ -61,12 +64,6 @@ def _values(config: LabelConfig, fitted: dict[str, Any], dataset: Dataset) -> Ar
         raise UserError(f"oracle labels are of reward, not of {fitted['cumulant']}.")
     values, gamma = read_values(config.gvf, fitted, dataset), fitted["config"]["gamma"]
     return values_of(config.source, values, dataset, gamma, config.seed)
-
-
-def read_values(path: Path, manifest: dict[str, Any], dataset: Dataset) -> Array:
-    """values.npy of a fit, refused unless it is of this very dataset."""
-    check_made_from(dataset, path, manifest)
-    return read_array(path / "values.npy", np.float32, len(dataset))
 
 
 def _write(

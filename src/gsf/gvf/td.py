@@ -10,7 +10,7 @@ import copy
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,14 +34,12 @@ from gsf.equations import (
     popart_rescale,
     popart_statistics,
 )
+from gsf.gvf.options import FitConfig
 from gsf.nets import encoders
 from gsf.nets.augment import random_crop
 from gsf.nets.encoders import Architecture, Encoder
 from gsf.nets.heads import WIDTH
 from gsf.nets.runtime import keep_freed_memory, seeded
-
-if TYPE_CHECKING:
-    from gsf.gvf.fit import FitConfig
 
 Array = npt.NDArray[Any]
 VALUE_BATCH = 512

@@ -63,6 +63,12 @@ def load_labels(path: Path, dataset: Dataset) -> Labels:
     )
 
 
+def read_values(path: Path, manifest: dict[str, Any], dataset: Dataset) -> Array:
+    """values.npy of a fit, refused unless it is of this very dataset."""
+    check_made_from(dataset, path, manifest)
+    return read_array(path / "values.npy", np.float32, len(dataset))
+
+
 def read_array(path: Path, dtype: Any, n: int) -> Array:
     """n rows of such numbers, mapped from disk."""
     try:
