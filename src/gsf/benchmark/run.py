@@ -7,11 +7,14 @@ with the protocol's digest and whether its run kept to the protocol (judge.py).
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
+
 from gsf.benchmark import catalogue
 from gsf.benchmark.catalogue import Protocol
 from gsf.benchmark.entry import CARD, ROWS, write_card
 from gsf.benchmark.judge import gather_rows, temperatures
 from gsf.benchmark.options import BesideConfig, EnterConfig
+from gsf.benchmark.report import is_entrant
 from gsf.benchmark.report import report as beside
 from gsf.core.errors import UserError
 from gsf.core.logs import console
@@ -41,7 +44,8 @@ def enter(config: EnterConfig) -> Path:
     runs = rows[["game", "method", "seed"]].drop_duplicates()
     console.print(f"{len(runs)} runs of {protocol.name} ({protocol.digest}): {path}")
     if not config.baselines:
-        write_card(home / CARD, protocol, str(runs["method"].iloc[0]))
+        for method in [m for m in pd.unique(runs["method"]) if is_entrant(m, protocol)][:1]:
+            write_card(home / CARD, protocol, method)
         beside(BesideConfig((path,)))
     return path
 
