@@ -13,7 +13,7 @@ import pandas as pd
 
 from gsf.benchmark import catalogue
 from gsf.benchmark.catalogue import Protocol
-from gsf.benchmark.judge import CLOSED, check_levels, read_benchmark
+from gsf.benchmark.judge import check_levels, read_benchmark
 from gsf.core.errors import UserError
 from gsf.core.files import write_atomic
 from gsf.core.schema import COUNT, DIGEST, TEXT, Form, misfit
@@ -100,7 +100,3 @@ def write_card(path: Path, protocol: Protocol, method: str) -> None:
         f"trials = 0  # {EXPLAINED['trials']}",
     ]
     write_atomic(path, "\n".join(lines) + "\n")
-
-
-def is_closed(entry: Entry) -> bool:
-    return bool((entry.rows["track"] == CLOSED).all())
