@@ -129,7 +129,7 @@ def test_rows_that_do_not_fit_are_refused(entry, change, sentence):
     ("old", "new", "sentence"),
     [
         ('title = "Pull"', 'title = "?"', "fill in title: what the page calls it"),
-        ("trials = 3", "trials = -3", "'trials' is -3, not at least 0"),
+        ("trials = 3", "trials = -3", "'trials' is -3, not at least 1"),
         ("trials = 3", "", "it lacks 'trials'"),
         ("trials = 3", "trials", "is not TOML"),
         ('method = "pull"', 'method = "cql"', "cql is a baseline; call the method else"),

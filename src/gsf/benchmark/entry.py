@@ -16,7 +16,7 @@ from gsf.benchmark.catalogue import Protocol
 from gsf.benchmark.judge import check_levels, read_benchmark
 from gsf.core.errors import UserError
 from gsf.core.files import write_atomic
-from gsf.core.schema import COUNT, DIGEST, TEXT, Form, misfit
+from gsf.core.schema import DIGEST, POSITIVE, TEXT, Form, misfit
 from gsf.evaluation.rows import REFERENCES
 
 CARD, ROWS = "card.toml", "rows.csv.gz"
@@ -27,7 +27,7 @@ _FORM: Form = {
     "protocol": TEXT,
     "digest": DIGEST,
     "method": TEXT,
-    "trials": COUNT,
+    "trials": POSITIVE,
     "settings": TEXT,
     "date": TEXT,
 }
@@ -35,7 +35,7 @@ EXPLAINED = {
     "title": "what the page calls it",
     "authors": "who answers questions",
     "code": "where the code is, with its commit",
-    "trials": "settings tried on validation levels before this one was chosen",
+    "trials": "settings tried on validation levels, this one among them",
     "settings": "what was chosen, where it is no default",
     "date": "of the run",
 }
