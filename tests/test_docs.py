@@ -17,7 +17,7 @@ from gsf.core.version import __version__
 from gsf.data.tiers import list_shipped
 
 ROOT = Path(__file__).parents[1]
-WITH_COMMANDS = ("quickstart", "notebook", "looks", "methods", "cumulants", "cluster")
+WITH_COMMANDS = ["quickstart", "notebook", "looks", "methods", "cumulants", "cluster", "benchmark"]
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *NOTEBOOKS]
 SMALL = {"GSF_STEPS": "2", "GSF_LEVELS": "1", "GSF_TRANSITIONS": "2000", "MPLBACKEND": "Agg"}

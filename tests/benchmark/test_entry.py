@@ -1,6 +1,7 @@
 """A loss in a file becomes an entry; what does not fit is refused in one sentence."""
 
 import gzip
+import re
 import shutil
 
 import numpy as np
@@ -11,10 +12,11 @@ from benchmark.conftest import fill_card
 from gsf.benchmark import catalogue, judge
 from gsf.benchmark.anyone import play
 from gsf.benchmark.compare import compare
-from gsf.benchmark.entry import CARD, ROWS, is_closed, read_entry
+from gsf.benchmark.entry import CARD, ROWS, read_entry
 from gsf.benchmark.judge import PROTOCOL, TRACK, difference, read_benchmark
-from gsf.benchmark.options import AgainConfig, BesideConfig
+from gsf.benchmark.options import AgainConfig, BesideConfig, EnterConfig
 from gsf.benchmark.report import gather, report
+from gsf.benchmark.run import enter
 from gsf.benchmark.verify import verify
 from gsf.core.errors import FoundWrongError, UserError
 from gsf.core.sealed import write_table
@@ -76,7 +78,7 @@ def test_statistics_are_those_of_the_rows(tiny):
 
 
 def test_an_entry_is_verified_by_playing_it_again(entered, entry, capsys):
-    assert is_closed(read_entry(entry))
+    assert read_entry(entry).card["trials"] == 3
     verify(AgainConfig(entry, runs=entered, share=0.5))
     assert "8 episodes were played again: every return" in capsys.readouterr().out
     changed(entry, lambda rows: rows.assign(**{"return": 1 - rows["return"]}))
@@ -127,7 +129,7 @@ def test_rows_that_do_not_fit_are_refused(entry, change, sentence):
     ("old", "new", "sentence"),
     [
         ('title = "Pull"', 'title = "?"', "fill in title: what the page calls it"),
-        ("trials = 3", "trials = -3", "'trials' is -3, not at least 0"),
+        ("trials = 3", "trials = -3", "'trials' is -3, not at least 1"),
         ("trials = 3", "", "it lacks 'trials'"),
         ("trials = 3", "trials", "is not TOML"),
         ('method = "pull"', 'method = "cql"', "cql is a baseline; call the method else"),
@@ -173,6 +175,35 @@ def test_what_did_not_keep_to_the_protocol_is_open(tiny, entered, entry, capsys,
     assert "seed0 is open: it has another network." in " ".join(capsys.readouterr().err.split())
     changed(entry, lambda x: x.assign(temperature=0.123))  # not the baselines'
     assert set(gather([entry / ROWS], protocol).query("method == 'pull'")[TRACK]) == {"open"}
+
+
+def test_settings_are_chosen_on_validation_levels_alone(tiny, tmp_path, capsys):
+    methods = (f"{tiny / 'mine.py'}:Pull",)
+    given = {"seeds": 1, "validation": True, "workers": 1, "out": tmp_path}
+    enter(EnterConfig("tiny-1", methods=methods, **given))
+    assert re.search(
+        r"\d\.\d{3} mean return on validation levels  pull\nNo test", capsys.readouterr().out
+    )
+    assert set(pd.read_csv(next(tmp_path.rglob("pull/seed0/returns.csv")))["split"]) == {
+        "validation"
+    }
+    with pytest.raises(UserError, match="has no rows of tiny-1 yet"):
+        judge.gather_rows(tmp_path, catalogue.find("tiny-1"), references=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"games": ("coinrun",)}, "tiny-1 has no game coinrun; its games are grid5_looks"),
+        ({"seeds": 3}, "tiny-1 has seeds 0 to 1"),
+        ({"first_seed": 2}, "tiny-1 has seeds 0 to 1"),
+    ],
+)
+def test_what_a_protocol_does_not_have_cannot_be_run(tiny, given, sentence):
+    with pytest.raises(UserError, match=sentence):
+        enter(EnterConfig("tiny-1", methods=("bc",), **given))
+    with pytest.raises(UserError, match="name methods of yours"):
+        EnterConfig("tiny-1")
 
 
 def test_anyones_own_agent_enters_by_evaluation_alone(tiny, tmp_path, capsys):

@@ -13,10 +13,10 @@ import pandas as pd
 
 from gsf.benchmark import catalogue
 from gsf.benchmark.catalogue import Protocol
-from gsf.benchmark.judge import CLOSED, check_levels, read_benchmark
+from gsf.benchmark.judge import check_levels, read_benchmark
 from gsf.core.errors import UserError
 from gsf.core.files import write_atomic
-from gsf.core.schema import COUNT, DIGEST, TEXT, Form, misfit
+from gsf.core.schema import DIGEST, POSITIVE, TEXT, Form, misfit
 from gsf.evaluation.rows import REFERENCES
 
 CARD, ROWS = "card.toml", "rows.csv.gz"
@@ -27,7 +27,7 @@ _FORM: Form = {
     "protocol": TEXT,
     "digest": DIGEST,
     "method": TEXT,
-    "trials": COUNT,
+    "trials": POSITIVE,
     "settings": TEXT,
     "date": TEXT,
 }
@@ -35,7 +35,7 @@ EXPLAINED = {
     "title": "what the page calls it",
     "authors": "who answers questions",
     "code": "where the code is, with its commit",
-    "trials": "settings tried on validation levels before this one was chosen",
+    "trials": "settings tried on validation levels, this one among them",
     "settings": "what was chosen, where it is no default",
     "date": "of the run",
 }
@@ -100,7 +100,3 @@ def write_card(path: Path, protocol: Protocol, method: str) -> None:
         f"trials = 0  # {EXPLAINED['trials']}",
     ]
     write_atomic(path, "\n".join(lines) + "\n")
-
-
-def is_closed(entry: Entry) -> bool:
-    return bool((entry.rows["track"] == CLOSED).all())

@@ -5,6 +5,7 @@ recording, network or budget was used, or nobody can tell; they are listed apart
 protocol, of other levels, or changed by hand are refused.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,9 @@ def at_its_temperature(rows: pd.DataFrame, protocol: Protocol) -> pd.DataFrame:
     return rows.assign(**{TRACK: rows[TRACK].mask(other, OPEN)})
 
 
-def gather_rows(home: Path, protocol: Protocol, references: bool) -> pd.DataFrame:
+def gather_rows(
+    home: Path, protocol: Protocol, references: bool, splits: Sequence[Split] = SPLITS
+) -> pd.DataFrame:
     """Of all runs below a directory: rows at the last step, each with the protocol's digest."""
     parts = []
     for stage in find_stages([home]):
@@ -61,18 +64,18 @@ def gather_rows(home: Path, protocol: Protocol, references: bool) -> pd.DataFram
                 console.print(f"[yellow]{stage.path} is open: {why}.[/]", soft_wrap=True)
             track = OPEN if why else CLOSED
             parts.append(rows.assign(**{PROTOCOL: protocol.digest, TRACK: track}))
-    if not parts or not len(rows := _measured(pd.concat(parts), protocol)):
+    if not parts or not len(rows := _measured(pd.concat(parts), protocol, splits)):
         raise UserError(f"{home} has no rows of {protocol.name} yet.")
     return rows.sort_values(["game", "method", "seed", "split", "level"], ignore_index=True)[OURS]
 
 
-def _measured(rows: pd.DataFrame, protocol: Protocol) -> pd.DataFrame:
-    """Those of seen and unseen levels in the protocol's mode; an entrant was told a temperature,
+def _measured(rows: pd.DataFrame, protocol: Protocol, splits: Sequence[Split]) -> pd.DataFrame:
+    """Those of some splits in the protocol's mode; an entrant was told a temperature,
     so that its mode has another name."""
     known = temperatures(protocol)
     told = [mode_at(known[game]) if game in known else "" for game in rows["game"]]
     mode = protocol.measure["mode"]
-    mine = rows[((rows["mode"] == mode) | (rows["mode"] == told)) & rows["split"].isin(SPLITS)]
+    mine = rows[((rows["mode"] == mode) | (rows["mode"] == told)) & rows["split"].isin(splits)]
     keys = ["game", "method", "seed", "split", "level"]
     return mine.assign(mode=mode).drop_duplicates(keys)
 
@@ -99,6 +102,11 @@ def difference(run: Path, protocol: Protocol) -> str | None:
     for name, value in protocol.said["materialise"].items():
         if made.get(name) != value:
             return f"materialise.{name} is {made.get(name)}, not {value}"
+    labels = Path(str(config.get("labels")))
+    if (labels / MANIFEST).is_file() and manifest.get("method") not in protocol.methods:
+        source = read_any_manifest(labels).get("options", {}).get("source")
+        if source != protocol.said["label"]["source"]:
+            return f"label.source is {source}, not {protocol.said['label']['source']}"
     return None
 
 

@@ -67,8 +67,8 @@ def verify(config: AgainConfig) -> None:
 
 def _find_runs(config: AgainConfig, entry: Entry) -> dict[tuple[Any, ...], Player]:
     """Game and seed -> the agent, of the entry's method, below --runs."""
-    found = {}
-    for stage in find_stages([config.runs]):
+    found, own = {}, config.runs / entry.protocol.name
+    for stage in find_stages([own if own.is_dir() else config.runs]):
         manifest = stage.manifest
         if stage.kind == "run" and manifest.get("method") == entry.method:
             found[manifest["game"], manifest["seed"]] = find_players(str(stage.path))[0]
