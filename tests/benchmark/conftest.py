@@ -14,7 +14,7 @@ from own_code import LOSS
 TEXT = (catalogue.PROTOCOLS / "grid-1.toml").read_text()
 TINY = {
     'name = "grid-1"': 'name = "tiny-1"',
-    "seeds = 10": "seeds = 2",
+    "seeds = 5": "seeds = 2",
     "grad_steps = 2000": "grad_steps = 4",
     "batch = 128": "batch = 16",
     "n_seen = 16": "n_seen = 4",
