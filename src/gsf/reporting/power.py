@@ -38,8 +38,8 @@ class Noise(NamedTuple):
         return self.seeds / n_seeds + self.levels / n_levels + self.rest / (n_seeds * n_levels)
 
     def of_bootstrap(self, n_seeds: int, n_levels: int) -> float:
-        """What `stats.bootstrap` estimates for it: too little of the variance of a few seeds, and too
-        much of `rest`, which it redraws with the seeds and with the levels."""
+        """What `stats.bootstrap` takes it to be: seeds count too little where they are few, and
+        `rest` too much, as it is redrawn with the seeds and with the levels."""
         q = (n_seeds - 1) / n_seeds
         rest = (1 + 2 * q) * self.rest / (n_seeds * n_levels)
         return q * self.seeds / n_seeds + self.levels / n_levels + rest
