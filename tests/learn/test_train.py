@@ -327,35 +327,33 @@ def test_what_diverges_is_never_saved_and_the_last_good_checkpoint_stays(
 def test_labels_of_another_dataset_or_cumulant(
     dataset: Dataset, labels: Path, tmp_path: Path
 ) -> None:
-    other = tiny.write_dataset(tmp_path / "other", seed=1)
-    out = tmp_path / "run"
-    with pytest.raises(UserError, match="another dataset"):
-        train(config_of(other, out, labels, method="gsf-reward"))
-    with pytest.raises(UserError, match=r"needs labels of action, but .* has labels of reward"):
-        train(config_of(dataset, out, labels, method="gsf-action"))
-    with pytest.raises(UserError, match="uses no labels"):
-        train(config_of(dataset, out, labels, method="cql"))
-    with pytest.raises(UserError, match="needs labels"):
-        train(config_of(dataset, out, method="gsf-reward"))
+    other, out = tiny.write_dataset(tmp_path / "other", seed=1), tmp_path / "run"
+    for data, given, method, said in (
+        (other, labels, "gsf-reward", "another dataset"),
+        (dataset, labels, "gsf-action", "needs labels of action, but .* has labels of reward"),
+        (dataset, labels, "cql", "uses no labels"),
+        (dataset, None, "gsf-reward", "needs labels"),
+    ):
+        with pytest.raises(UserError, match=said):
+            train(config_of(data, out, given, method=method))
     assert not out.exists()
 
 
 def test_another_run_in_the_way(dataset: Dataset, labels: Path, tmp_path: Path) -> None:
     config = config_of(dataset, tmp_path / "run")
     train(config)
-    with pytest.raises(UserError, match="holds a run with --method cql, not bc"):
-        train(dataclasses.replace(config, method="bc", lr=1e-3))
-    with pytest.raises(UserError, match=r"--lr 0\.0003, not 0\.001"):
-        train(dataclasses.replace(config, lr=1e-3))
     other = tiny.write_dataset(tmp_path / "other", seed=1)
-    with pytest.raises(UserError, match="made from another dataset"):
-        train(dataclasses.replace(config, dataset=other.path))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").touch()
-    with pytest.raises(UserError, match="not a run"):
-        train(dataclasses.replace(config, out=tmp_path / "mine"))
-    with pytest.raises(UserError, match="holds a dataset, not a run"):
-        train(dataclasses.replace(config, out=dataset.path))
+    for changes, said in (
+        ({"method": "bc", "lr": 1e-3}, "holds a run with --method cql, not bc"),
+        ({"lr": 1e-3}, r"--lr 0\.0003, not 0\.001"),
+        ({"dataset": other.path}, "made from another dataset"),
+        ({"out": tmp_path / "mine"}, "not a run"),
+        ({"out": dataset.path}, "holds a dataset, not a run"),
+    ):
+        with pytest.raises(UserError, match=said):
+            train(dataclasses.replace(config, **changes))
 
 
 def test_a_checkpoint_of_another_method(dataset: Dataset, tmp_path: Path) -> None:
