@@ -632,9 +632,9 @@ def calibration_bins(confidence: Array, correct: Array, n_bins: int = 15) -> Arr
 
     Bin k is (k/K, (k+1)/K], as in Guo et al. (2017); sums, so that they add up over episodes.
     """
-    place = np.clip(np.ceil(confidence * n_bins).astype(np.int64) - 1, 0, n_bins - 1)
-    weights = (np.ones(len(place)), confidence, correct)
-    return np.stack([np.bincount(place, w, n_bins) for w in weights], 1)
+    of_bin = np.clip(np.ceil(confidence * n_bins).astype(np.int64) - 1, 0, n_bins - 1)
+    weights = (np.ones(len(of_bin)), confidence, correct)
+    return np.stack([np.bincount(of_bin, w, n_bins) for w in weights], 1)
 
 
 @_in(np, bins="... K 3")

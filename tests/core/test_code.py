@@ -73,6 +73,14 @@ def test_what_decides_a_run_of_cql():
     assert not {x for x in found if "iql" in x or "curl" in x or "vpn" in x}
 
 
+def test_suites_decide_what_is_played_and_nothing_else():
+    for module in ("gsf.gvf.label", "gsf.evaluation.rollout"):  # both import them
+        found = {*decided_by(module)}
+        assert not any(x.startswith("gsf/suites") for x in found)
+        played = {*decided_by(module, "gsf.suites.grids")}
+        assert {"gsf/suites/grids.py", "gsf/suites/__init__.py"} == played - found
+
+
 def test_what_only_a_type_checker_imports_does_not_decide():
     text = b"if TYPE_CHECKING:\n    from gsf.nets import heads\nfrom gsf.nets import augment\n"
     assert code._read(text, "")[1] == ["gsf.nets", "gsf.nets.augment"]

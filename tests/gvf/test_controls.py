@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import tiny
-from gsf.behaviour.collect import CollectConfig, collect
 from gsf.core.errors import UserError
 from gsf.data.dataset import Dataset
 from gsf.data.materialise import MaterialiseConfig, materialise
@@ -16,6 +15,7 @@ from gsf.gvf.training_labels import load_labels
 from gsf.suites import grids
 from gsf.sweep.options import RunConfig
 from gsf.sweep.plan import resolve
+from recordings import record_grid
 
 
 class Levels:
@@ -48,18 +48,8 @@ def test_noise_knows_nothing_and_is_the_same_for_a_seed():
 def grid(tmp_path_factory):
     """A recording of a grid, a dataset and a fit of it."""
     home = tmp_path_factory.mktemp("grid")
-    recording = collect(
-        CollectConfig(
-            game="grid5_looks",
-            player="best",
-            skill=0.7,
-            n_envs=4,
-            n_levels=2,
-            transitions=800,
-            out=home / "collect",
-        )
-    )
-    data = materialise(MaterialiseConfig(str(recording), out=home / "data"))
+    recording = record_grid(home, n_levels=2)
+    data = materialise(MaterialiseConfig(recording, out=home / "data"))
     return recording, data, fit(FitConfig(data, out=home / "gvf", gamma=0.5, diagnose=False))
 
 

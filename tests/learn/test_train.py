@@ -293,81 +293,67 @@ def test_batches_come_from_few_levels_if_asked(
 # Bad input
 
 
-def test_nan_stops_with_the_step_and_keeps_the_last_good_checkpoint(
-    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (float("nan"), "by step 6: cql/loss is nan.*step 4"),
+        (-3e6, "by step 6: cql/loss is -1.5e\\+06.*step 4"),
+        (float("inf"), "by step 6: cql/loss is inf.*step 4"),
+        ("weight", "by step 6: a weight is not finite.*step 4"),
+    ],
+)
+def test_what_diverges_is_never_saved_and_the_last_good_checkpoint_stays(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: float | str, said: str
 ) -> None:
-    update, calls = Learner.update, 0
+    update = Learner.update
 
-    def bad(self: Learner, *args: Any) -> Any:
-        nonlocal calls
-        calls += 1
+    def diverging(self: Learner, *args: Any) -> Any:
         info = update(self, *args)
-        return info | {"cql/loss": torch.tensor(value)} if calls == 5 else info
-
-    for value, shown in ((float("nan"), "nan"), (-3e6, "-1.5e\\+06"), (float("inf"), "inf")):
-        calls = 0
-        out = tmp_path / str(value)
-        with monkeypatch.context() as patch:
-            patch.setattr(Learner, "update", bad)
-            with pytest.raises(UserError, match=f"by step 6: cql/loss is {shown}.*step 4") as error:
-                train(config_of(dataset, out, checkpoint_every=2))
-        assert str(out / "checkpoint.pt") in str(error.value)
-        assert load_checkpoint(out / "checkpoint.pt")["step"] == 4
-        assert not (out / "DONE").exists()
-
-
-def test_weights_that_are_not_finite_are_never_saved(
-    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    update, calls = Learner.update, 0
-
-    def bad(self: Learner, *args: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        info = update(self, *args)
-        if calls == 4:
+        if bad == "weight" and self.n_updates == 6:
             with torch.no_grad():
                 next(self.base.parameters()).fill_(float("nan"))
-        return info
+        seen = isinstance(bad, float) and self.n_updates == 5
+        return info | {"cql/loss": torch.tensor(bad)} if seen else info
 
-    monkeypatch.setattr(Learner, "update", bad)
-    with pytest.raises(UserError, match="by step 4: a weight is not finite"):
-        train(config_of(dataset, tmp_path / "run", checkpoint_every=2))
-    assert load_checkpoint(tmp_path / "run" / "checkpoint.pt")["step"] == 2
+    out = tmp_path / "run"
+    monkeypatch.setattr(Learner, "update", diverging)
+    with pytest.raises(UserError, match=said) as error:
+        train(config_of(dataset, out, checkpoint_every=2))
+    assert str(out / "checkpoint.pt") in str(error.value)
+    assert load_checkpoint(out / "checkpoint.pt")["step"] == 4
+    assert not (out / "DONE").exists()
 
 
 def test_labels_of_another_dataset_or_cumulant(
     dataset: Dataset, labels: Path, tmp_path: Path
 ) -> None:
-    other = tiny.write_dataset(tmp_path / "other", seed=1)
-    out = tmp_path / "run"
-    with pytest.raises(UserError, match="another dataset"):
-        train(config_of(other, out, labels, method="gsf-reward"))
-    with pytest.raises(UserError, match=r"needs labels of action, but .* has labels of reward"):
-        train(config_of(dataset, out, labels, method="gsf-action"))
-    with pytest.raises(UserError, match="uses no labels"):
-        train(config_of(dataset, out, labels, method="cql"))
-    with pytest.raises(UserError, match="needs labels"):
-        train(config_of(dataset, out, method="gsf-reward"))
+    other, out = tiny.write_dataset(tmp_path / "other", seed=1), tmp_path / "run"
+    for data, given, method, said in (
+        (other, labels, "gsf-reward", "another dataset"),
+        (dataset, labels, "gsf-action", "needs labels of action, but .* has labels of reward"),
+        (dataset, labels, "cql", "uses no labels"),
+        (dataset, None, "gsf-reward", "needs labels"),
+    ):
+        with pytest.raises(UserError, match=said):
+            train(config_of(data, out, given, method=method))
     assert not out.exists()
 
 
 def test_another_run_in_the_way(dataset: Dataset, labels: Path, tmp_path: Path) -> None:
     config = config_of(dataset, tmp_path / "run")
     train(config)
-    with pytest.raises(UserError, match="holds a run with --method cql, not bc"):
-        train(dataclasses.replace(config, method="bc", lr=1e-3))
-    with pytest.raises(UserError, match=r"--lr 0\.0003, not 0\.001"):
-        train(dataclasses.replace(config, lr=1e-3))
     other = tiny.write_dataset(tmp_path / "other", seed=1)
-    with pytest.raises(UserError, match="made from another dataset"):
-        train(dataclasses.replace(config, dataset=other.path))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").touch()
-    with pytest.raises(UserError, match="not a run"):
-        train(dataclasses.replace(config, out=tmp_path / "mine"))
-    with pytest.raises(UserError, match="holds a dataset, not a run"):
-        train(dataclasses.replace(config, out=dataset.path))
+    for changes, said in (
+        ({"method": "bc", "lr": 1e-3}, "holds a run with --method cql, not bc"),
+        ({"lr": 1e-3}, r"--lr 0\.0003, not 0\.001"),
+        ({"dataset": other.path}, "made from another dataset"),
+        ({"out": tmp_path / "mine"}, "not a run"),
+        ({"out": dataset.path}, "holds a dataset, not a run"),
+    ):
+        with pytest.raises(UserError, match=said):
+            train(dataclasses.replace(config, **changes))
 
 
 def test_a_checkpoint_of_another_method(dataset: Dataset, tmp_path: Path) -> None:

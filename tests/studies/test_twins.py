@@ -4,13 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gsf.behaviour.collect import CollectConfig, collect
 from gsf.core.errors import UserError
 from gsf.data.dataset import Dataset
 from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.learn.train import TrainConfig, train
 from gsf.studies.probe import ProbeConfig, probe
 from gsf.studies.twins import distance, draw_twins, nearness
+from recordings import record_grid
 
 RIGHT, UP, LEFT = (1.0, 0.0), (0.0, 1.0), (-1.0, 0.0)
 
@@ -42,16 +42,7 @@ def test_a_state_alone_in_its_look_is_compared_with_nobody():
 
 
 def test_runs_are_probed_with_a_dataset_of_two_views(tmp_path):
-    made = CollectConfig(
-        game="grid5_looks",
-        player="best",
-        skill=0.7,
-        n_envs=4,
-        n_levels=6,
-        transitions=800,
-        out=tmp_path / "collect",
-    )
-    recording = str(collect(made))
+    recording = record_grid(tmp_path)
     plain = materialise(MaterialiseConfig(recording, out=tmp_path / "plain"))
     options = {"encoder": "patches", "grad_steps": 2, "batch": 16}
     run = train(TrainConfig(dataset=plain, out=tmp_path / "run", method="cql", **options))

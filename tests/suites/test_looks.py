@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from gsf.behaviour.collect import CollectConfig, collect
 from gsf.core.errors import UserError
 from gsf.data.dataset import Dataset
 from gsf.data.materialise import MaterialiseConfig, materialise
@@ -16,6 +15,7 @@ from gsf.suites._skins import N_BACKGROUNDS, Skin, Skins, skins_of, wear
 from gsf.suites._state import number, places
 from gsf.suites.looks import Draw, Dressed, Filters, draw_filter
 from gsf.suites.procgen import GAMES
+from recordings import record_grid
 from scan_skins import after, future, future_in_a_child
 
 GREY = np.full((1, 4, 4, 3), 100, np.uint8)
@@ -143,22 +143,8 @@ def test_skins_of_training_validation_and_unseen_looks_are_others():
         skins.check(4, first=1_000_000)
 
 
-def recording(tmp_path):
-    return collect(
-        CollectConfig(
-            game="grid5_layouts",
-            player="best",
-            skill=0.7,
-            n_envs=4,
-            n_levels=6,
-            transitions=1200,
-            out=tmp_path / "collect",
-        )
-    )
-
-
 def test_a_dataset_in_looks_is_the_same_play_in_other_contexts(tmp_path):
-    path = recording(tmp_path)
+    path = record_grid(tmp_path, "grid5_layouts", transitions=1200)
     plain = Dataset.open(materialise(MaterialiseConfig(str(path), out=tmp_path / "plain")))
     options = {"looks": 5, "views": 2, "transitions": 1100}
     found = Dataset.open(materialise(MaterialiseConfig(str(path), out=tmp_path / "new", **options)))
@@ -207,7 +193,7 @@ def test_who_has_seen_no_looks_is_tried_in_them(tmp_path):
 
 
 def test_wrong_looks_are_named(tmp_path):
-    path = str(recording(tmp_path))
+    path = record_grid(tmp_path, "grid5_layouts", transitions=1200)
     with pytest.raises(UserError, match="--views 2 needs as many --looks"):
         MaterialiseConfig(path, out=tmp_path / "new", views=2)
     config = MaterialiseConfig("plunder", out=tmp_path / "new", looks=9, look_kind="skins")

@@ -12,7 +12,7 @@ import pytest
 from given import given
 from gsf import cli
 from gsf.core.errors import UserError
-from gsf.core.variants import split_variant
+from gsf.core.naming import split_variant
 from gsf.gvf.options import FitConfig, LabelConfig
 from gsf.sweep import jobs
 from gsf.sweep.options import RunConfig

@@ -15,8 +15,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gsf.core.errors import UserError
+from gsf.core.logs import progress
 from torture import stages
+from torture.figures import Row
 
 _CALLS = ("replace", "rename", "fsync", "fdatasync", "unlink", "remove", "rmdir", "mkdir")
 _CALLS += ("ftruncate", "truncate")
@@ -32,6 +36,19 @@ def made(home: Path) -> Path:
         if said:
             raise RuntimeError(f"the stages themselves fail: {said}")
     return found
+
+
+def attacked(
+    campaign: str, attack: Callable[..., Row], home: Path, share: float, seed: int
+) -> list[Row]:
+    """A row for each stage: attack(stage, home, share, rng)."""
+    rng, rows = np.random.default_rng(seed), []
+    made(home)
+    with progress(campaign, len(stages.STAGES), "stages") as advance:
+        for done, name in enumerate(stages.STAGES, 1):
+            rows.append(attack(name, home, share, rng))
+            advance(done)
+    return rows
 
 
 def in_child(work: Callable[[], None], home: Path, kill_at: int | None = None) -> str:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from gsf.core.logs import progress
 from gsf.core.sealed import load_checkpoint
 from torture import forks, stages
 from torture.figures import Row
@@ -24,14 +23,7 @@ TWICE = 12  # cases of each stage that are killed a second time
 
 
 def campaign(home: Path, share: float = 1.0, seed: int = 0) -> list[Row]:
-    rng = np.random.default_rng(seed)
-    forks.made(home)
-    rows = []
-    with progress("kills", len(stages.STAGES), "stages") as advance:
-        for done, name in enumerate(stages.STAGES, 1):
-            rows.append(_attack(name, home, share, rng))
-            advance(done)
-    return rows
+    return forks.attacked("kills", _attack, home, share, seed)
 
 
 def _attack(name: str, home: Path, share: float, rng: np.random.Generator) -> Row:

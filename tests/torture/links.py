@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from gsf.core.logs import progress
 from gsf.core.stage import DONE
 from torture import forks, stages
 from torture.figures import Row
@@ -20,14 +19,7 @@ NAMED = {("evaluate", "random")}  # the user's own --out random/returns.csv lead
 
 
 def campaign(home: Path, share: float = 1.0, seed: int = 0) -> list[Row]:
-    rng = np.random.default_rng(seed)
-    forks.made(home)
-    rows = []
-    with progress("links", len(stages.STAGES), "stages") as advance:
-        for done, name in enumerate(stages.STAGES, 1):
-            rows.append(_attack(name, home, share, rng))
-            advance(done)
-    return rows
+    return forks.attacked("links", _attack, home, share, seed)
 
 
 def _attack(name: str, home: Path, share: float, rng: np.random.Generator) -> Row:

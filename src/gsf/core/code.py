@@ -3,7 +3,7 @@
 Of every module that decides an output, and of what it imports from gsf, a digest of what is run:
 comments, docstrings, layout and colours do not count. `gsf.core` decides no number and is left out.
 Of `gsf.equations` only the formulas that are used count, each with those it uses itself. Suites
-count where something is played, but for the facts of Procgen's games.
+count for what is played, without Procgen's table of games (names, actions, published returns).
 """
 
 import ast
@@ -55,8 +55,10 @@ def is_code(name: str) -> bool:
 
 
 def changed(made_of: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """gsf's files that have been edited between the two; what only one more is read of now is not
-    new code, as whatever imports it would have been edited too."""
+    """gsf's files that were edited since an output was made of them.
+
+    A file that is new in `now` counts by whoever imports it, which was edited, too.
+    """
     return [name for name in sorted(made_of) if is_code(name) and now.get(name) != made_of[name]]
 
 

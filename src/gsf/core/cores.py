@@ -1,6 +1,7 @@
 """How many cores this process may use, and how its threads wait for each other.
 
-Torch reads both once, when it is loaded: the command line and the names of `gsf` say them before.
+Torch reads both once, when it is loaded, so they are set before: by the command line, or when the
+first name of `gsf` is used in Python.
 """
 
 import contextlib
@@ -30,7 +31,7 @@ def threads() -> int:
 
 
 def usable_cores() -> int:
-    """What the system allows: affinity, and CPU quotas of its cgroups, rounded up; at least 1."""
+    """What the system allows: the process's affinity and its cgroups' CPU quotas; at least 1."""
     allowed = getattr(os, "sched_getaffinity", None)  # Linux alone has it
     cores = len(allowed(0)) if allowed else os.cpu_count() or 1
     return max(1, min([cores, *(math.ceil(quota) for quota in _quotas(Path("/proc/self")))]))

@@ -37,7 +37,7 @@ def heard_by(listener: Listener) -> Iterator[None]:
 
 
 def tell(path: Path, grown: bool = False) -> None:
-    """Whoever writes a file says so here; `grown`: lines were added, the rest is as it was."""
+    """Called by whoever has written a file; `grown`: lines were added, the rest is as it was."""
     for listener in _listeners:
         listener(path, grown)
 

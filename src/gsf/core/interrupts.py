@@ -51,7 +51,7 @@ def stoppable(tell: Callable[[], object] = lambda: None) -> Iterator[Stop]:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Inside, whatever asks to stop interrupts as Ctrl-C does, so that things are cleaned up."""
+    """Inside, every signal that asks to stop raises what Ctrl-C does, so that blocks clean up."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise Interrupted

@@ -19,7 +19,7 @@ except ImportError:
 
 @contextlib.contextmanager
 def heard(verb: str, argv: list[str], refuse: Callable[[str], NoReturn]) -> Iterator[None]:
-    """While tyro reads the words of a verb, what it cannot read goes to `refuse` as a sentence."""
+    """Inside, what tyro cannot read of a verb's words goes to `refuse`, as a sentence."""
     hook = getattr(_events, "on_parse_error", None)
     if hook is None:
         yield

@@ -1,6 +1,7 @@
 """A directory of results: every stage's directory at or below some paths, with its manifest.
 
-Nothing here fails on a damaged directory: its manifest is empty, and who reads more will say so.
+Nothing here fails on a damaged directory: its manifest is taken as empty, and whatever reads more
+of it says what is wrong.
 """
 
 import os
@@ -10,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from gsf.core.errors import UserError
+from gsf.core.naming import split_variant
 from gsf.core.stage import DONE, MANIFEST, read_any_manifest
-from gsf.core.variants import split_variant
 
 _ROWS = "returns.csv"
 _TRACES = {MANIFEST, _ROWS, "checkpoint.pt", "metrics.jsonl", DONE}  # what runs hold

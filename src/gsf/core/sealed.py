@@ -104,7 +104,8 @@ def write_table(path: Path, frame: Any, **options: Any) -> None:
 
 
 def open_table(path: Path, data: bytes) -> bytes:
-    """The CSV that was sealed. One without any checksum, of an older gsf or by hand, as it is."""
+    """The CSV that was sealed. One without a checksum, by an older gsf or by hand, is taken as it
+    is."""
     if path.suffix == ".gz":
         try:
             data = gzip.decompress(data)

@@ -1,11 +1,12 @@
 """What a stage's output is, said once, and whether it is there already.
 
-It is the options that decide its content, the digests of its inputs, and the digest of its content
-where it has one. Its manifest.json holds them.
+Its identity: the options that decide its content, the digests of its inputs, and the digest of its
+content where it has one. All are in its manifest.json.
 
-Every stage asks here: is it there, is it the same, if not what is the most telling difference, may
-it go on. An output written aside is whole once it is there; one made in place, which may be stopped
-and go on, has its manifest from the start and DONE at the end.
+Every stage asks here: is the output there? Is it the same? If not, what is the most telling
+difference, and may it go on? Most outputs are written aside and renamed: they are whole once they
+are there. One made in place may be stopped and go on: it has its manifest from the start, and DONE
+at the end.
 """
 
 import contextlib
@@ -66,7 +67,7 @@ _MANIFEST: Form = {
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of output, and what its manifest says beside what all of them say.
+    """A kind of output, and what its manifest holds beside what all manifests hold.
 
     Each stage declares its own in its package's options.py, beside its options.
     """
@@ -154,7 +155,8 @@ class Identity:
         return manifest
 
     def _difference(self, manifest: Mapping[str, Any], whole: bool) -> str | None:
-        """The most telling one, as the end of a sentence. Until whole, it may become longer."""
+        """The most telling one, as the end of a sentence. None: it is this output, or a part of it
+        that may still grow."""
         made, made_of = manifest["options"], manifest["inputs"]
         for name, wanted in self.options.items():
             found = made.get(name)
@@ -241,7 +243,7 @@ def read_manifest(directory: Path, kind: str, whole: bool = True) -> dict[str, A
 
 
 def read_any_manifest(directory: Path, wanted: str | None = None) -> dict[str, Any]:
-    """A manifest that has all that its kind asks for, of any kind or the one that is wanted."""
+    """A manifest, of any kind or of the one that is wanted, with all that its kind asks for."""
     path = directory / MANIFEST
     try:
         manifest = read_json(path, _MANIFEST)

@@ -79,9 +79,9 @@ class Agent:
         chosen = tempered(self.scores(obs, memory), temperature)
         if self.actions is None:
             return chosen
-        spread = np.zeros((*chosen.shape[:-1], max(self.actions) + 1))
-        spread[..., list(self.actions)] = chosen
-        return spread
+        by_id = np.zeros((*chosen.shape[:-1], max(self.actions) + 1))
+        by_id[..., list(self.actions)] = chosen
+        return by_id
 
     def scores(self, obs: Array, memory: Memory | None = None) -> Array:
         """What actions are chosen by, float32 [n,A]: the base says what that is."""

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from gsf.core.drawing import GREY
 from gsf.core.files import digest
+from gsf.core.naming import by_number
 from gsf.core.registry import facts_in, files_in
-from gsf.core.variants import by_number
 
 HOME = Path(__file__).parent
 REFERENCES = ("random", "behaviour")  # not trained: no seeds to expect, no last step to reach
@@ -60,9 +60,9 @@ def in_order(methods: Iterable[str]) -> list[str]:
     """
     kinds = [*({name} for name in REFERENCES), BASES, LOSSES]
 
-    def place(method: str) -> tuple[object, ...]:
+    def rank(method: str) -> tuple[object, ...]:
         first = method.partition("+")[0]
         kind = next((i for i, names in enumerate(kinds) if first in names), len(kinds))
         return kind + learns_from_labels(method), by_number(method)
 
-    return sorted(set(methods), key=place)
+    return sorted(set(methods), key=rank)

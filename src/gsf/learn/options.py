@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 import tyro
 
 from gsf.core.errors import UserError
+from gsf.core.naming import LONGEST, directory_name
 from gsf.core.options import (
     BatchSize,
     CodedOptions,
@@ -30,7 +31,6 @@ from gsf.core.options import (
 )
 from gsf.core.schema import NUMBER, SEED, TEXT
 from gsf.core.stage import WORLD, Kind
-from gsf.core.variants import LONGEST, directory_name
 from gsf.learn.legend import AUXILIARY, BASES, REFERENCES
 
 if TYPE_CHECKING:

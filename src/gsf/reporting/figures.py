@@ -15,7 +15,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
 from gsf.core.drawing import DOTTED, WIDTH, in_a_row, is_narrow, new_figure, panels, styled, wrapped
-from gsf.core.variants import split_variant
+from gsf.core.naming import split_variant
 from gsf.evaluation.rows import REFERENCES
 from gsf.learn.legend import colour, in_order, marker
 from gsf.reporting.captions import source
@@ -27,7 +27,7 @@ NAMES_OF_REFERENCES = {"random": "random play", "behaviour": "recorded player"}
 
 
 def errors(frame: pd.DataFrame) -> Array:
-    """[2, n], how far intervals reach down and up; 0 where the estimate lies outside of its own."""
+    """[2, n], how far intervals reach below and above the estimate; 0 where it lies outside."""
     return np.maximum([frame["value"] - frame["low"], frame["high"] - frame["value"]], 0)
 
 

@@ -20,7 +20,7 @@ from gsf.reporting.stats import FEW_SEEDS, Replicates
 
 
 def headline(unseen: Replicates) -> str:
-    """Who is best, and whether the lead over the others can be told from nothing."""
+    """Who is best, and whether the lead over the others is more than chance."""
     source = unseen.scores
     trained = [m for m in source.methods if m not in REFERENCES]
     if not trained:
@@ -70,7 +70,7 @@ def _tied(overall: dict[str, "_Estimate"], trained: Sequence[str], best: str) ->
 
 
 def _not_above_random(unseen: Replicates) -> list[str]:
-    """Trained methods whose lead over random play may be nothing, or that are below it."""
+    """Trained methods that are below random play, or above it by what may be chance."""
     if "random" not in unseen.scores.methods:
         return []
     found = _pick(contrasts.differences(unseen, "random"), unseen.scores)

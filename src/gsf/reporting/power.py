@@ -38,14 +38,16 @@ class Noise(NamedTuple):
         return self.seeds / n_seeds + self.levels / n_levels + self.rest / (n_seeds * n_levels)
 
     def of_bootstrap(self, n_seeds: int, n_levels: int) -> float:
-        """What `stats.bootstrap` takes for it: seeds are too few, the rest is drawn with both."""
+        """What `stats.bootstrap` takes it to be: seeds count too little where they are few, and
+        `rest` too much, as it is redrawn with the seeds and with the levels."""
         q = (n_seeds - 1) / n_seeds
         rest = (1 + 2 * q) * self.rest / (n_seeds * n_levels)
         return q * self.seeds / n_seeds + self.levels / n_levels + rest
 
 
 def noise(x: Array, y: Array) -> Noise | None:
-    """Of x - y, [seeds, levels] on the same levels; None: fewer than two seeds say nothing."""
+    """The noise of x - y, both [seeds, levels] on the same levels; None if it cannot be told, with
+    fewer than two seeds or levels."""
     if min(*x.shape, *y.shape) < 2:
         return None
     rests = [_rest(runs) for runs in (x, y)]
@@ -66,10 +68,10 @@ def _rest(runs: Array) -> float:
 
 
 def effect(games: Iterable[tuple[Noise, int, int]], power: float = POWER) -> float:
-    """On the mean over games, each with its noise, seeds and levels.
+    """The smallest effect on the mean over games, each with its noise, seeds and levels.
 
-    An interval that is too narrow, as over few seeds, is taken to be as wide as it should be: else
-    it would be seen where there is nothing, too.
+    Over few seeds the bootstrap's interval is too narrow, and would see effects where there are
+    none. Then the interval is taken to be as wide as it should be.
     """
     each = list(games)
     variance = sum(noise.of_mean(*design) for noise, *design in each)

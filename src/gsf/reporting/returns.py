@@ -1,4 +1,4 @@
-"""The returns that a report is about: of its headline, of seen levels, of the other way to act."""
+"""The returns a report is about: of its headline, of seen levels, of the other action mode."""
 
 import itertools
 import math

@@ -15,7 +15,7 @@ import scipy.stats
 from rliable import metrics  # not rliable.library: it needs arch, which breaks under pandas 3
 
 from gsf.core.files import digest
-from gsf.core.variants import by_number, split_variant
+from gsf.core.naming import by_number, split_variant
 from gsf.evaluation.intervals import REPLICATES, estimate, redraw
 from gsf.evaluation.rows import REFERENCES
 from gsf.reporting.scores import Array, Scores, scores
@@ -34,7 +34,7 @@ class Replicates:
     draws: dict[str, dict[str, Array]]
 
     def raw(self) -> "Replicates":
-        """The same, but in returns where these are scores."""
+        """The same replicates, to be given in returns instead of scores."""
         return replace(self, scores=replace(self.scores, is_raw=True))
 
     def means(self, method: str, games: Iterable[str]) -> list[Array]:

@@ -129,7 +129,7 @@ class Board:
         return ", ".join(words)
 
     def _left(self, waiting: int) -> float:
-        """Seconds until the last run is done, if a waiting run begins whenever another ends."""
+        """Seconds until the last run is done; a waiting run begins as soon as another ends."""
         busy = [self._pace.left(running) for running in self._running.values()]
         slots = busy + [0.0] * (self._at_a_time - len(busy))
         for _ in range(waiting):

@@ -1,7 +1,7 @@
 """`gsf run --merge`: results of several directories, of shards of one sweep, brought together.
 
-Every stage's directory is copied, whole or not at all. The same output in two of them is taken
-once, a whole one before one in the making; another output under the same name is refused before
+Every stage's directory is copied, whole or not at all. Of the same output in two directories one
+is taken: the finished one, if only one is. Different outputs of the same name are refused before
 anything is copied.
 """
 
@@ -52,7 +52,7 @@ def merge(sources: Sequence[Path], out: Path) -> Path:
 
 
 def _find(source: Path) -> list[Stage]:
-    """All but reports: a new one is made of everything."""
+    """Every stage's directory but reports, as a new report is made of everything."""
     return [stage for stage in find_stages([source]) if stage.kind != "report"]
 
 
@@ -66,7 +66,7 @@ def _check_same(one: Stage, other: Stage) -> None:
 
 
 def _rank(stage: Stage) -> tuple[bool, int]:
-    """Of two copies the finished one is larger, else the one that was trained for longer."""
+    """Larger for the copy to keep: the finished one, else the one that was trained for longer."""
     whole = bool(stage.manifest) and is_whole(stage.path, stage.manifest)
     latest = stage.path / "metrics.jsonl"
     return whole, latest.stat().st_size if latest.is_file() else 0

@@ -167,8 +167,8 @@ class RunConfig(CodedOptions):
     def of(
         self, variant: "Variant", chosen: Sequence[str] = (), fixed: Sequence[str] = ()
     ) -> "RunConfig":
-        """With more options. Where some disagree, the last of these counts: those that tuning has
-        `chosen`, those of the user, the variant's own, `fixed`."""
+        """With more options. Each overrides those before it: those that tuning has `chosen`, the
+        user's, the variant's own, `fixed`."""
         ahead, behind = dict(map(parse, chosen)), dict(map(parse, (*variant.settings, *fixed)))
         return replace(self, options={**ahead, **self.options, **behind})
 

@@ -67,7 +67,7 @@ def _check_length(source: Source, wanted: int) -> None:
 
 
 def resolve(config: RunConfig) -> Plan:
-    """Finds sources and methods, and tries the options of every stage: bad input ends here."""
+    """Finds sources and methods, checks the options of every stage; bad input is refused here."""
     methods = tuple(config.find_methods())
     for variant in methods:
         own = config.of(variant)

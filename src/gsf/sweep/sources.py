@@ -87,7 +87,7 @@ def _validation(path: Path, trained: Mapping[str, Any], config: RunConfig) -> Pa
 
 
 def _recordings(config: RunConfig) -> Iterable[Source]:
-    """Those named; else, if no dataset is, the shipped ones. Only those of --games."""
+    """Those that were named; the shipped ones if no dataset was named either. Only of --games."""
     if config.datasets and not config.recordings:
         return ()
     given = config.recordings or tuple(recorded_policies())

@@ -32,7 +32,8 @@ class SupersededError(Exception):
 
 @dataclass
 class Record:
-    """What the store knows of a unit: the journal keeps the first two, the rest is news."""
+    """What the store knows of a unit. The journal keeps the first two fields; the others tell of
+    the attempt under way."""
 
     attempt: int
     done: str | None = None  # the key it had when it was finished

@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gsf.core import registry
+from gsf.core.code import decided_by
 from gsf.core.files import atomic_directory, digest, digest_file
 from gsf.core.stage import kinds, read_manifest
 from gsf.core.version import __version__
 from gsf.data.materialise import MaterialiseConfig, materialise
 from gsf.data.recording import Recording
 from gsf.data.tiers import find_recording
+from gsf.gvf import cumulants
+from gsf.nets import encoders
+from gsf.suites import all_suites
 from gsf.sweep.jobs import Job, Reference
 from gsf.sweep.options import RunConfig
 from gsf.sweep.sources import Source
@@ -77,11 +81,13 @@ class Units:
         self.code = {x: f"code/{digest_file(path)}/{path.name}" for x, path in files.items()}
         self.inputs = {self.code[x]: path for x, path in files.items()}
         self._data = {name: self._find_data(source) for name, source in sources.items()}
+        self._own_code = _code_of_gsf(config)
 
     def _find_data(self, source: Source) -> Data:
         at = Path(source.folder, "dataset")
         if source.recording:
             config = self._config.stage("materialise", recording="", out=Path())
+            config = replace(config, accept_code_change=False)
             replayed = Recording.load(source.recording).digest
             chosen = [kinds()["dataset"].format, __version__, repr(config), replayed]
             key = digest(json.dumps(chosen))
@@ -143,10 +149,22 @@ class Units:
         needs: str | None = None,
         policy: str | None = None,
     ) -> Unit:
-        """decides: all that decides the result but data, preset and the user's code."""
+        """decides: all that decides the result but data, preset, the user's code and gsf's."""
         data, code = self._data[source.name], sorted(set(self.code.values()))
+        code.append(self._own_code)
         key = digest(json.dumps([data.key, self._config.preset, code, str(out), decides]))
         return Unit(out.as_posix(), key, data, work, needs, policy)
+
+
+def _code_of_gsf(config: RunConfig) -> str:
+    """The digest of all of gsf's code that decides a run of this sweep."""
+    decides: list[Any] = ["gsf.sweep.jobs", *(x.make_env.__module__ for x in all_suites())]
+    for variant in config.find_methods():
+        decides += [part.value for part in variant.method.parts.values()]
+        decides.append(encoders.find(config.stage("train", variant).encoder).value.build)
+        if cumulant := variant.method.cumulant:
+            decides.append(cumulants.find(cumulant).value.function)
+    return digest(json.dumps(decided_by(*decides)))
 
 
 def _elsewhere(config: RunConfig) -> RunConfig:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gsf.core.errors import UserError
-from gsf.core.variants import LONGEST, directory_name, split_variant
+from gsf.core.naming import LONGEST, directory_name, split_variant
 from gsf.learn import methods
 from gsf.learn.methods import Method
 from gsf.sweep.settings import STAGES, check, parse
@@ -64,7 +64,7 @@ def find_all(specs: Sequence[str], on: Any) -> list[Variant]:
 
 
 def _base(words: Sequence[str], on: Any) -> str | None:
-    """What a loss is added to: the variant's own word comes before that of all."""
+    """What a loss is added to: the variant's own `train.on`, else that of all methods."""
     on = dict(map(parse, words)).get("train.on", on)
     if not isinstance(on, str | None):
         raise UserError(f"train.on={on} is not the name of a base.")

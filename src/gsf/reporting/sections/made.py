@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from gsf.core.code import is_code
+from gsf.core.naming import split_variant
 from gsf.core.results import Results, Stage
-from gsf.core.variants import split_variant
 from gsf.core.version import __version__
 from gsf.learn.legend import in_order
 from gsf.reporting.page import Page, Part, part, table, text

@@ -1,4 +1,4 @@
-"""Names of variants: a method and, behind plus signs, settings that are its own.
+"""How variants are called: a method and, behind plus signs, settings that are its own.
 
 gsf-reward+label.n_bins=3 is gsf-reward with three bins (sweep/variants.py runs it).
 """
