@@ -54,7 +54,7 @@ def write_curve(metrics: Path, out: Path) -> None:
     names = ["step", "ppo/return", "ppo/entropy", "ppo/seconds", "ppo/frames_per_second"]
     rows = [json.loads(line) for line in metrics.read_text().splitlines()]
     rows = [{x: round(row[x], 4) if x in row else "" for x in names} for row in rows]
-    before = read_rows(out) if rows[0]["step"] > 10**6 else []
+    before = read_rows(out) if out.exists() and rows[0]["step"] > 10**6 else []
     earlier = [row for row in before if int(row["step"]) < rows[0]["step"]]
     with out.open("w") as file:
         table = csv.DictWriter(file, names, lineterminator="\n")
