@@ -1,6 +1,7 @@
 """A loss in a file becomes an entry; what does not fit is refused in one sentence."""
 
 import gzip
+import json
 import re
 import shutil
 
@@ -16,10 +17,10 @@ from gsf.benchmark.entry import CARD, ROWS, read_entry
 from gsf.benchmark.judge import PROTOCOL, TRACK, difference, read_benchmark
 from gsf.benchmark.options import AgainConfig, BesideConfig, EnterConfig
 from gsf.benchmark.report import gather, report
-from gsf.benchmark.run import enter
+from gsf.benchmark.run import bring_datasets, enter, sweeps
 from gsf.benchmark.verify import verify
 from gsf.core.errors import FoundWrongError, UserError
-from gsf.core.sealed import write_table
+from gsf.core.sealed import write_json, write_table
 from gsf.evaluation.rows import read_table
 
 
@@ -175,6 +176,19 @@ def test_what_did_not_keep_to_the_protocol_is_open(tiny, entered, entry, capsys,
     assert "seed0 is open: it has another network." in " ".join(capsys.readouterr().err.split())
     changed(entry, lambda x: x.assign(temperature=0.123))  # not the baselines'
     assert set(gather([entry / ROWS], protocol).query("method == 'pull'")[TRACK]) == {"open"}
+
+
+def test_runs_of_a_cluster_are_judged_by_datasets_made_here(tiny, entered, tmp_path):
+    shutil.copytree(entered / "grid5_looks" / "pull", tmp_path / "tiny-1" / "grid5_looks" / "pull")
+    protocol, run = catalogue.find("tiny-1"), tmp_path / "tiny-1/grid5_looks/pull/seed0"
+    text = (run / "manifest.json").read_text().replace(str(tiny / "out"), str(tmp_path))
+    manifest = json.loads(text)
+    del manifest["checksum"]
+    write_json(run / "manifest.json", manifest)
+    assert difference(run, protocol) == "its dataset is not at hand"
+    config = EnterConfig("tiny-1", methods=("bc",), out=tmp_path)
+    bring_datasets(next(sweeps(protocol, config, protocol.games)))
+    assert difference(run, protocol) is None
 
 
 def test_settings_are_chosen_on_validation_levels_alone(tiny, tmp_path, capsys):

@@ -19,6 +19,8 @@ from gsf.benchmark.report import report as beside
 from gsf.core.errors import UserError
 from gsf.core.logs import console
 from gsf.core.sealed import write_table
+from gsf.data.materialise import materialise
+from gsf.data.recording import Recording
 from gsf.nets.acting import mode_at
 from gsf.sweep.options import RunConfig
 from gsf.sweep.run import run
@@ -37,6 +39,8 @@ def enter(config: EnterConfig) -> Path:
     home = config.out / protocol.name
     for sweep in sweeps(protocol, config, games):
         run(sweep)
+        if config.cluster:
+            bring_datasets(sweep)
     if config.validation:
         _print_validation(gather_rows(home, protocol, False, ("validation",)))
         return home
@@ -50,6 +54,13 @@ def enter(config: EnterConfig) -> Path:
             write_card(home / CARD, protocol, method)
         beside(BesideConfig((path,)))
     return path
+
+
+def bring_datasets(sweep: RunConfig) -> None:
+    """A cluster's machines keep their datasets; whoever judges the runs needs them here."""
+    for name in sweep.recordings:
+        out = sweep.out / Recording.load(name).game / "dataset"
+        materialise(sweep.stage("materialise", recording=name, out=out))
 
 
 def _print_validation(rows: pd.DataFrame) -> None:
