@@ -7,6 +7,7 @@ of play, and of the suite. Rows without such a note, of an older gsf or copied a
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from gsf.core.code import decided_by
 from gsf.core.errors import UserError
@@ -28,6 +29,13 @@ def code_of_play(game: str, players: Sequence[str]) -> Code:
     own = {name: getattr(sys.modules[name], SOURCE, None) for name in suites}  # users' files
     named = {name.rpartition("_")[0]: digest(source) for name, source in own.items() if source}
     return {**named, **decided_by("gsf.evaluation.episodes", *suites, *players)}
+
+
+def code_of_encoder(facts: Mapping[str, Any], digest: str | None) -> str:
+    """The module of the encoder that a run's or a policy's manifest names."""
+    from gsf.nets.encoders import find_again  # late: help needs no torch
+
+    return find_again(facts["encoder"], digest).value.build.__module__
 
 
 def check_code(rows: Path, code: Mapping[str, Code], any_code: bool) -> None:

@@ -18,7 +18,7 @@ from gsf.core.logs import console
 from gsf.core.stage import read_manifest
 from gsf.data.dataset import Dataset
 from gsf.evaluation.asked import find_file, find_steps
-from gsf.evaluation.code_of_rows import check_code, note_code
+from gsf.evaluation.code_of_rows import check_code, code_of_encoder, note_code
 from gsf.evaluation.held_out_rows import (
     IDENTITY,
     QUANTITIES,
@@ -33,7 +33,6 @@ from gsf.evaluation.options import EvaluateConfig
 from gsf.evaluation.players import is_run, weights
 from gsf.learn.agent import load_agent
 from gsf.nets.acting import explain
-from gsf.nets.encoders import module_of
 from gsf.nets.runtime import pick_device
 
 HOW = ("gsf.evaluation.judging", "gsf.learn.agent")  # what decides the numbers
@@ -50,7 +49,7 @@ def judge_held_out(config: EvaluateConfig) -> pd.DataFrame:
     manifest, dataset = read_manifest(run, "run", whole=False), Dataset.open(config.held_out)
     check_held_out(str(run), manifest, dataset.path, dataset.manifest)
     mu = logged_probabilities(dataset, config.logged_by, config.device)
-    encoder = module_of(manifest["config"]["encoder"], manifest["inputs"].get("encoder"))
+    encoder = code_of_encoder(manifest["config"], manifest["inputs"].get("encoder"))
     names = {"game": manifest["game"], "method": manifest["method"], "seed": manifest["seed"]}
     steps = set()
     with locked(out.parent, f".{out.name}.lock"):

@@ -17,6 +17,7 @@ from gsf.core.options import Device
 from gsf.core.stage import read_manifest
 from gsf.data.format import read_facts
 from gsf.data.tiers import find_policy, shipped_policies
+from gsf.evaluation.code_of_rows import code_of_encoder
 from gsf.evaluation.rollout import Actor, Array
 from gsf.nets.acting import TEMPERATURES, Mode, temperature_of, tempered
 from gsf.suites import Game, Suite, facts_of, find_game, known_facts, looks, name_game
@@ -208,9 +209,7 @@ def _reference(
 
 
 def _code_of_policy(facts: Mapping[str, Any]) -> tuple[str, ...]:
-    from gsf.nets.encoders import module_of  # late: help needs no torch
-
-    return ("gsf.behaviour.ppo:ActorCritic", module_of(facts["encoder"], facts.get("encoder_code")))
+    return "gsf.behaviour.ppo:ActorCritic", code_of_encoder(facts, facts.get("encoder_code"))
 
 
 def _levels_of_policy(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,7 +224,6 @@ def _run_players(
     run: Path, game: str | None, steps: Sequence[int | None], device: Device, own: UserEnv | None
 ) -> list[Player]:
     from gsf.learn.agent import load_agent, read_temperature  # late: help needs no torch
-    from gsf.nets.encoders import module_of
     from gsf.nets.runtime import pick_device
 
     manifest = read_manifest(run, "run", whole=False)
@@ -243,7 +241,7 @@ def _run_players(
         )
     suite = find_game(trained_on)[0]
     levels, difficulty = _facts_of_levels(suite, trained_on, manifest)
-    encoder = module_of(manifest["config"]["encoder"], manifest["inputs"].get("encoder"))
+    encoder = code_of_encoder(manifest["config"], manifest["inputs"].get("encoder"))
     players = []
     for step in steps:
         agent = load_agent(run, step, pick_device(device))

@@ -70,11 +70,6 @@ names, find, find_again = _registry.names, _registry.find, _registry.find_again
 owns = _registry.owns
 
 
-def module_of(spec: str, code: str | None) -> str:
-    """Where an encoder that a manifest names is written."""
-    return find_again(spec, code).value.build.__module__
-
-
 class ConvTrunk(nn.Module):
     """Images -> as many features as z has: convolutions, ReLU, FC, ReLU. PPO uses it as it is."""
 
