@@ -115,7 +115,7 @@ def test_code_of_ones_own_is_swept_like_any_other(swept, tmp_path, monkeypatch, 
             (tmp_path / f"out/starpilot/{method}/seed0/manifest.json").read_text()
         )
         assert manifest["method"] == method
-        base = {"bc": {}} if method == "bc" else {"imitate": {"weight": 2.0}}
+        base = {"bc": {"teacher": None}} if method == "bc" else {"imitate": {"weight": 2.0}}
         assert base.items() <= manifest["config"]["parts"].items()
         assert ("imitate" in manifest["inputs"]) == (method != "bc")
         assert "encoder" in manifest["inputs"]
