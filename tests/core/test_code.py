@@ -173,7 +173,7 @@ def made(tmp_path_factory) -> Copy:
         ("equations.py", "twice_rank * n_bins //", "twice_rank //", ("fit", "run", *LABELS)),
         ("gvf/cumulants/reward.py", "return chunk.reward", "return 9 * chunk.reward", ("fit",)),
         ("gvf/td.py", '"gvf/target": y.mean()', '"gvf/target": y.sum()', ("fit", "judged")),
-        ("gvf/label.py", "config.n_bins < 128", "config.n_bins < 1", ("fit", *LABELS)),
+        ("gvf/label.py", "config.n_bins < 128", "config.n_bins < 1", LABELS),
         ("suites/grids.py", "np.where(terminated, self._scale, 0.0)", "self._scale", GRIDS),
         ("suites/looks.py", "SHIFT = 40", "SHIFT = 80", ("dressed",)),
         ("evaluation/rollout.py", "m = len(levels)", "m = 1", ("returns",)),
@@ -183,12 +183,9 @@ def made(tmp_path_factory) -> Copy:
 def test_an_edit_in_place_is_not_answered_with_what_was_made_before(made, file, old, new, outputs):
     accepted = [[*CHAIN[name], "--accept-code-change"] for name in outputs]
     with made.edited(file, old, new):
-        found = made.run(*CHAIN.values(), *accepted)
-    first = dict(zip(CHAIN, found, strict=False))
-    assert {name for name, (status, _) in first.items() if status} == {*outputs}
-    assert [status for status, _ in found[len(CHAIN) :]] == [0] * len(outputs)
-    for name in outputs:
-        status, said = first[name]
+        found = made.run(*(CHAIN[name] for name in outputs), *accepted, CHAIN["data"])
+    assert [status for status, _ in found[len(outputs) :]] == [0] * (len(outputs) + 1)
+    for status, said in found[: len(outputs)]:
         assert status == 2
         assert f"made before gsf/{file}" in said
         assert "was edited; remove it, choose another --out, or add --accept-code-change" in said
