@@ -215,7 +215,7 @@ def test_a_trained_policy_can_be_recorded_on_other_levels(trained, tmp_path):
     recording = Recording.load(path)
     assert recording.levels == list(range(500_000, 500_008))
     manifest = read_manifest(tmp_path / "validation", "recording")
-    assert manifest["inputs"] == {"policy": recording.takes[0].policy["digest"]}
+    assert manifest["inputs"]["policy"] == recording.takes[0].policy["digest"]
     assert not (tmp_path / "validation" / "policy.pt").exists()
     with pytest.raises(UserError, match=r"was trained on fruitbot \(easy\), not on maze"):
         collect(CollectConfig(**options | {"game": "maze"}, out=tmp_path / "maze"))

@@ -42,7 +42,7 @@ from gsf.data.tiers import WEAK
 from gsf.nets import encoders
 from gsf.nets.precision import settled
 from gsf.nets.runtime import keep_freed_memory
-from gsf.suites import facts_of
+from gsf.suites import facts_of, find_game
 from gsf.suites.gymnasium import code_of, departure
 
 WEAK_POLICY = "weak.pt"
@@ -114,14 +114,16 @@ def _identity(
 ) -> Identity:
     """Of the directory: a policy that is trained here, or a recording of another's play."""
     env = {} if config.env is None else {"env": code_of(config.played) or ""}
+    env |= decided_by(find_game(config.played)[0].make_env)
     resolved = {"plain": True} if config.plain else {}
     if config.trains:
         found = encoders.find(config.schedule.encoder)
         encoder = found.identity("encoder") | decided_by("gsf.behaviour.ppo", found.value.build)
         start = {} if first is None else {"start_from": first.provenance["digest"]}
         return Identity.of("policy", config, encoder | env | start, **resolved)
-    inputs = {} if policy is None else {"policy": policy.provenance["digest"]}
-    return Identity.of("recording", config, inputs | env, **resolved)
+    player = {} if policy is None else {"policy": policy.provenance["digest"]}
+    code = decided_by("gsf.behaviour.plan" if config.player == "plan" else "gsf.behaviour.record")
+    return Identity.of("recording", config, player | code | env, **resolved)
 
 
 def _policy_at(config: CollectConfig, path: Path | None) -> BehaviourPolicy | None:
