@@ -108,13 +108,16 @@ run:     train data --method gsf-reward+curl --labels labels --encoder patches -
          --preset smoke --grad-steps 2 --batch 4
 returns: evaluate run --n-seen 2 --n-validation 0 --n-unseen 2 --modes greedy
 judged:  evaluate run --held-out dressed --no-fqe
+played:  collect --game grid5_looks --player best --transitions 16 --n-envs 1 --out played \
+         --n-levels 1
 """
 CHAIN = {
     line.split(":")[0]: line.split()[1:]
     for line in COMMANDS.replace("\\\n", "").splitlines()
     if line
 }
-AGENT, LABELS, GRIDS = ("run", "returns", "judged"), ("labels", "oracle"), ("oracle", "returns")
+AGENT, LABELS = ("run", "returns", "judged"), ("labels", "oracle")
+GRIDS = ("oracle", "returns", "played")
 
 
 class Copy:
@@ -176,6 +179,7 @@ def made(tmp_path_factory) -> Copy:
         ("gvf/label.py", "config.n_bins < 128", "config.n_bins < 1", LABELS),
         ("suites/grids.py", "np.where(terminated, self._scale, 0.0)", "self._scale", GRIDS),
         ("suites/looks.py", "SHIFT = 40", "SHIFT = 80", ("dressed",)),
+        ("behaviour/record.py", "return 1 - self._config.skill", "return 0", ("played",)),
         ("evaluation/rollout.py", "m = len(levels)", "m = 1", ("returns",)),
         ("evaluation/judging.py", "truncated)[stops - 1]", "truncated)[stops - 2]", ("judged",)),
     ],
