@@ -118,7 +118,7 @@ def spell(numbers: object) -> str:
     if not isinstance(numbers, list):
         return ""
     value, low, high = numbers
-    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
+    return f"{value:z.2f} [{low:z.2f}, {high:z.2f}]"
 
 
 def _power(found: Comparison, protocol: Protocol) -> str:
