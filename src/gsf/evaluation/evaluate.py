@@ -24,7 +24,7 @@ from gsf.core.interrupts import stoppable
 from gsf.core.logs import console, progress
 from gsf.evaluation import temperature as temperatures
 from gsf.evaluation.asked import find_file, find_steps
-from gsf.evaluation.code_of_rows import Code, check_code, code_of_play, note_code
+from gsf.evaluation.code_of_rows import Code, check_code, code_of_play
 from gsf.evaluation.ensemble import together
 from gsf.evaluation.held_out import judge_held_out
 from gsf.evaluation.intervals import mean_over_levels
@@ -72,11 +72,10 @@ def evaluate(config: EvaluateConfig) -> pd.DataFrame:
     check_place(out)
     with locked(out.parent, f".{out.name}.lock"):
         rows = _read(out, players, code, config.accept_code_change)
-        note_code(out, code)
         n = sum(len(task.missing(rows)) for task in [*grids, *tasks])
         what = f"evaluate {players[0].game} {players[0].method}"
         with stoppable() as stop, progress(what, n, "episodes") as advance:
-            session = Session(config, out, rows, stop, advance, n)
+            session = Session(config, out, rows, code, stop, advance, n)
             for grid in grids:
                 session.fill(grid)
                 if stop.asked:

@@ -1,7 +1,7 @@
 """Plays what is missing of an evaluation, block by block, and adds it to the file of rows."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gsf.core.interrupts import Stop
+from gsf.evaluation.code_of_rows import Code, note_code
 from gsf.evaluation.episodes import evaluate_agent
 from gsf.evaluation.options import EvaluateConfig
 from gsf.evaluation.players import Player
@@ -65,16 +66,18 @@ class Session:
         config: EvaluateConfig,
         out: Path,
         rows: pd.DataFrame,
+        code: Mapping[str, Code],
         stop: Stop,
         advance: Callable[..., None],
         n: int,
     ) -> None:
-        self.config, self.out, self.rows = config, out, rows
+        self.config, self.out, self.rows, self._code = config, out, rows, code
         self._stop, self._advance, self._n = stop, advance, n
         self._episodes, self._frames, self._kept = 0, 0, 0
         self._started = time.monotonic()
 
     def write(self, rows: pd.DataFrame) -> None:
+        note_code(self.out, self._code)
         self.rows = write_rows(self.out, rows)
 
     def fill(self, task: Task) -> None:
