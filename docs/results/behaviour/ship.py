@@ -69,7 +69,10 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 def replace_rows(game: str, played: Path) -> None:
     old = read_rows(LATER)
-    rows = [row for row in old if row["game"] != game] + read_rows(played)
+    new = read_rows(played)
+    last = max(new, key=lambda row: int(row["step"]))["step"]
+    rows = [row for row in old if row["game"] != game]
+    rows += [row for row in new if row["step"] == last]
     rows.sort(key=lambda r: (r["game"], r["split"], r["mode"], int(r["level"])))
     with gzip.GzipFile(LATER, "wb", mtime=0) as packed:
         lines = [",".join(old[0])] + [",".join(row[x] for x in old[0]) for row in rows]
