@@ -1,13 +1,12 @@
 """The leaderboard: entries beside baselines, on a page that sorts, wide and narrow."""
 
-import os
 import re
 import shutil
 
 import pytest
 
 from benchmark.conftest import fill_card
-from browser import Browser, find_chromium
+from browser import Browser, need_chromium
 from gsf.benchmark.entry import ROWS
 from gsf.benchmark.leaderboard import interval, leaderboard
 from gsf.benchmark.options import BoardConfig
@@ -44,18 +43,12 @@ def test_an_interval_is_drawn_on_the_scale_of_its_table():
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
 def test_the_page_sorts_in_a_browser(page, tmp_path, width, height):
-    program = find_chromium()
-    if program is None:
-        message = "no Chromium here; install Debian's package chromium"
-        if os.environ.get("CI"):
-            pytest.fail(message)
-        pytest.skip(message)
     alone = tmp_path / "board.html"
     head = (
         '<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     )
     alone.write_text(head + page.read_text())
-    with Browser(program, tmp_path / "profile") as browser:
+    with Browser(need_chromium(), tmp_path / "profile") as browser:
         browser.size(width, height, phone=width < 600)
         browser.open(alone)
         assert browser.run("document.documentElement.scrollWidth") == width

@@ -1,12 +1,11 @@
 """The report in a real browser: clicks, sorting, no error, no network. See tests/browser.py."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 import reports
-from browser import Browser, find_chromium
+from browser import Browser, need_chromium
 from gsf.reporting.report import ReportConfig, report
 
 
@@ -18,13 +17,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def browser(tmp_path: Path):
-    program = find_chromium()
-    if program is None:
-        message = "no Chromium here; install Debian's package chromium"
-        if os.environ.get("CI"):
-            pytest.fail(message)
-        pytest.skip(message)
-    with Browser(program, tmp_path / "profile") as opened:
+    with Browser(need_chromium(), tmp_path / "profile") as opened:
         yield opened
 
 
